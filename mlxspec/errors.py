@@ -17,6 +17,13 @@ MlxspecError
 │   ├── UnsupportedModel
 │   ├── UnsupportedCache
 │   └── IncompatiblePair
+├── StoreError            the saved chats
+│   ├── StoreNotWritable
+│   ├── StoreNotReadable
+│   ├── StoreDamaged
+│   ├── StoreTooNew
+│   └── UnknownChat
+├── InvalidSettings       settings.toml breaks a rule
 ├── PromptTooLong
 ├── OutOfMemory
 └── EngineError           a fault inside mlxspec; the log file has the details
@@ -116,6 +123,34 @@ class UnsupportedCache(ModelError):
 
 class IncompatiblePair(ModelError):
     """This draft cannot guess for this target."""
+
+
+class StoreError(MlxspecError):
+    """The saved chats cannot be used as they stand."""
+
+
+class StoreNotWritable(StoreError):
+    """Chats that are on disk can be read, but nothing can be saved: full, read-only or locked."""
+
+
+class StoreNotReadable(StoreError):
+    """The file of the saved chats cannot even be read."""
+
+
+class StoreDamaged(StoreError):
+    """The file of the saved chats is no database, or a broken one. It is left as it is."""
+
+
+class StoreTooNew(StoreError):
+    """A newer mlxspec wrote the saved chats. They are left as they are."""
+
+
+class UnknownChat(StoreError):
+    """No saved chat, or more than one, goes by this ID; or another program deleted it."""
+
+
+class InvalidSettings(MlxspecError):
+    """A settings.toml breaks a rule; the message names file and key."""
 
 
 class PromptTooLong(MlxspecError):
