@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mlxspec.events import Origin
+
 
 @dataclass(slots=True)
 class DrafterStats:
@@ -37,12 +39,30 @@ class DecodeStats:
     prefill_s: float = 0.0
     decode_s: float = 0.0
     draft_s: float = 0.0
-    verify_s: float = 0.0
     overhead_s: float = 0.0
     peak_memory_bytes: int = 0
     seed: int | None = None
     accept: str = "block"
     drafters: dict[str, DrafterStats] = field(default_factory=dict)
+
+    def count_proposal(self, drafter: str, guesses: int) -> None:
+        """A round with `guesses` guesses by `drafter`."""
+        part = self.drafters.setdefault(drafter, DrafterStats())
+        part.rounds += 1
+        part.proposed += guesses
+        self.proposed += guesses
+
+    def count(self, origin: Origin, drafter: str | None, tokens: int) -> None:
+        """Add `tokens` emitted tokens of one origin; a negative number takes them out again."""
+        self.tokens += tokens
+        setattr(self, origin.value, getattr(self, origin.value) + tokens)
+        if origin is Origin.ACCEPTED and drafter is not None:
+            self.drafters[drafter].accepted += tokens
+
+    @property
+    def verify_s(self) -> float:
+        """Seconds of decoding that were neither drafting nor overhead: the target's passes."""
+        return max(0.0, self.decode_s - self.draft_s - self.overhead_s)
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -63,6 +83,7 @@ class DecodeStats:
         """The fields and the derived rates, for `--json`."""
         return {
             **asdict(self),
+            "verify_s": self.verify_s,
             "acceptance_rate": self.acceptance_rate,
             "tokens_per_pass": self.tokens_per_pass,
             "tokens_per_s": self.tokens_per_s,

@@ -1,0 +1,257 @@
+"""A model and its cache: forward, rewind, checkpoint.
+
+mlx-lm gives a model one cache object per layer, of several kinds. `PromptCache` takes tokens back
+out of each in the way that is exact for its kind, all layers to the same length:
+
+- trim: plain, quantised and chunked attention caches forget their last rows;
+- slice: a rotating window that holds its rows in temporal order loses the last ones;
+- checkpoint: recurrent state, and any kind not known here, goes back to a copy that was made before.
+
+After a checkpoint is restored, the cache is shorter than what was asked for. Whoever owns the token
+sequence feeds the difference again (it is *carried* into the next pass), so a rewind is always exact.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from mlxspec.errors import UnsupportedCache
+
+KV_GROUP_SIZE = 64
+"""Values that share one scale in a quantised cache, as in mlx-lm."""
+
+TURN_CHECKPOINTS = 4
+"""How many ends of prompts are remembered for models whose caches cannot be trimmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    length: int
+    leaves: dict[int, Any]  # position among the leaves -> a copy of the cache object
+
+
+class PromptCache:
+    """One model with one sequence's cache. `length` is how many tokens every layer holds.
+
+    Args:
+        model: an mlx-lm model.
+        kv_bits: 4 or 8 quantises attention caches after every pass, as mlx-lm's generation does.
+
+    Raises:
+        UnsupportedCache: `kv_bits` for a model with a layer that cannot be quantised.
+    """
+
+    def __init__(self, model: Any, *, kv_bits: int | None = None) -> None:
+        self.model = model
+        self.kv_bits = kv_bits
+        self.length = 0
+        self._turns: list[_Checkpoint] = []
+        self._round: _Checkpoint | None = None
+        self.layers: list[Any] = []
+        self._make_layers()
+        if kv_bits is not None:
+            self._check_quantisable()
+
+    def forward(self, tokens: mx.array) -> mx.array:
+        """Append tokens [n] and return the logits [n, vocab] after each, in the model's own type."""
+        logits = self.model(tokens[None], cache=self.layers)[0]
+        self.length += tokens.shape[0]
+        self._quantise()
+        return logits
+
+    def prefill(self, tokens: mx.array) -> None:
+        """Append tokens [n] whose logits nobody wants, and wait until they are in the cache."""
+        self.model(tokens[None], cache=self.layers)
+        self.length += tokens.shape[0]
+        self._quantise()
+        mx.eval([leaf.state for leaf in self.layers])
+
+    def rewind_to(self, length: int) -> None:
+        """Hold at most the first `length` tokens; less when only an older checkpoint is exact."""
+        if self.length <= length:
+            return
+        leaves = list(self._leaves())
+        if all(_can_shorten(leaf, self.length, length) for leaf in leaves):
+            for leaf in leaves:
+                _shorten(leaf, self.length - length)
+            self.length = length
+        else:
+            self._restore(self._nearest(length))
+        self._forget_later_checkpoints()
+
+    def checkpoint(self, *, one_row_passes: bool = False) -> None:
+        """Remember this point, so that the rows of the next passes can be taken back.
+
+        A model whose layers all shorten exactly needs none, and nothing is kept. Windows shorten
+        after one pass of several rows, but not after `one_row_passes`.
+        """
+        self._round = self._copy(windows=one_row_passes)
+
+    def mark_turn(self) -> None:
+        """Remember this point for later turns: the end of a prompt, which the next one may share."""
+        saved = self._copy(windows=True)
+        if saved is None or any(turn.length == saved.length for turn in self._turns):
+            return
+        self._turns = [*self._turns[-(TURN_CHECKPOINTS - 1) :], saved]
+
+    def clear(self) -> None:
+        """Hold nothing, as a new cache does. The way back from a pass that failed half-way."""
+        self.length = 0
+        self._turns = []
+        self._round = None
+        self._make_layers()
+
+    @property
+    def always_exact(self) -> bool:
+        """Can every rewind be made without carrying tokens (no recurrent state, no windows)?"""
+        return all(_kind(leaf) == "trim" for leaf in self._leaves())
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Each kind of cache in this model and how it is rewound: trim, slice or checkpoint."""
+        return {type(leaf).__name__: _kind(leaf) for leaf in self._leaves()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the cache takes now."""
+        return sum(_nbytes(leaf) for leaf in self._leaves())
+
+    def _make_layers(self) -> None:
+        from mlx_lm.models.cache import make_prompt_cache
+
+        # In place: a model may be handed this very list for as long as it lives.
+        self.layers[:] = make_prompt_cache(self.model)
+
+    def _leaves(self) -> Iterator[Any]:
+        """The cache objects with those inside a CacheList instead of it, always in the same order."""
+        for layer in self.layers:
+            yield from _flat(layer)
+
+    def _copy(self, *, windows: bool) -> _Checkpoint | None:
+        leaves = list(self._leaves())
+        kinds = [_kind(leaf) for leaf in leaves]
+        # A restored recurrent layer takes the windows beside it back by the whole pass.
+        windows = windows or "checkpoint" in kinds
+        wanted = {"checkpoint", "slice"} if windows else {"checkpoint"}
+        saved = {i: copy.deepcopy(leaf) for i, leaf in enumerate(leaves) if kinds[i] in wanted}
+        return _Checkpoint(self.length, saved) if saved else None
+
+    def _nearest(self, length: int) -> _Checkpoint | None:
+        points = [point for point in [*self._turns, self._round] if point and point.length <= length]
+        return max(points, key=lambda point: point.length, default=None)
+
+    def _restore(self, point: _Checkpoint | None) -> None:
+        if point is None:
+            self.clear()
+            return
+        for i, leaf in enumerate(self._leaves()):
+            if i in point.leaves:
+                # A copy of the copy: the point may be needed again.
+                leaf.__dict__.update(copy.deepcopy(point.leaves[i]).__dict__)
+            elif _can_shorten(leaf, self.length, point.length):
+                _shorten(leaf, self.length - point.length)
+            else:
+                self.clear()
+                return
+        self.length = point.length
+
+    def _forget_later_checkpoints(self) -> None:
+        self._turns = [turn for turn in self._turns if turn.length <= self.length]
+        if self._round and self._round.length > self.length:
+            self._round = None
+
+    def _check_quantisable(self) -> None:
+        from mlx_lm.models import cache
+
+        kinds = sorted({type(leaf).__name__ for leaf in self._leaves() if type(leaf) is not cache.KVCache})
+        if kinds:
+            raise UnsupportedCache(
+                f"This model keeps {', '.join(kinds)}, which cannot be quantised to {self.kv_bits} bits.",
+                hint="Leave out --kv-bits for this model.",
+            )
+
+    def _quantise(self) -> None:
+        if self.kv_bits is None:
+            return
+        for i, layer in enumerate(self.layers):
+            if hasattr(layer, "to_quantized"):
+                self.layers[i] = layer.to_quantized(group_size=KV_GROUP_SIZE, bits=self.kv_bits)
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two sequences begin with in common."""
+    shorter = min(len(first), len(second))
+    if first[:shorter] == second[:shorter]:
+        return shorter
+    return next(i for i in range(shorter) if first[i] != second[i])
+
+
+def _flat(layer: Any) -> Iterator[Any]:
+    from mlx_lm.models.cache import CacheList
+
+    if isinstance(layer, CacheList):
+        for inner in layer.caches:
+            yield from _flat(inner)
+    else:
+        yield layer
+
+
+def _kind(leaf: Any) -> str:
+    from mlx_lm.models import cache
+
+    if type(leaf) is cache.RotatingKVCache:
+        return "slice"
+    if type(leaf) in (cache.KVCache, cache.QuantizedKVCache, cache.ConcatenateKVCache, cache.ChunkedKVCache):
+        return "trim"
+    return "checkpoint"
+
+
+def _can_shorten(leaf: Any, length: int, new_length: int) -> bool:
+    """Can this layer go from `length` tokens to `new_length` without losing what it then needs?"""
+    from mlx_lm.models import cache
+
+    if length == new_length:
+        return True
+    if _kind(leaf) == "checkpoint":
+        return False
+    if leaf.keys is None:
+        return True
+    if type(leaf) is cache.RotatingKVCache:
+        if leaf.offset == leaf._idx:  # nothing has left the window yet
+            return True
+        rows = leaf.keys.shape[2]
+        return bool(leaf._idx == rows and rows - (length - new_length) >= leaf.max_size)
+    if type(leaf) is cache.ChunkedKVCache:
+        # Attention looks back to the start of the chunk that the next token is in.
+        new_offset = leaf.offset - (length - new_length)
+        return bool(new_offset // leaf.chunk_size * leaf.chunk_size >= leaf.start_position)
+    return True
+
+
+def _shorten(leaf: Any, rows: int) -> None:
+    from mlx_lm.models import cache
+
+    if rows == 0 or getattr(leaf, "keys", None) is None:
+        return
+    if type(leaf) is cache.RotatingKVCache and leaf.offset != leaf._idx:
+        leaf.keys = leaf.keys[..., :-rows, :]
+        leaf.values = leaf.values[..., :-rows, :]
+    elif type(leaf) is not cache.RotatingKVCache:
+        trimmed = leaf.trim(rows)
+        assert trimmed == rows, f"{type(leaf).__name__} trimmed {trimmed} of {rows} rows"
+        return
+    leaf.offset -= rows
+    leaf._idx -= rows
+
+
+def _nbytes(leaf: Any) -> int:
+    empty = getattr(leaf, "empty", None)
+    try:
+        return 0 if empty is not None and empty() else int(leaf.nbytes)
+    except (NotImplementedError, AttributeError):
+        return sum(int(array.nbytes) for array in leaf.state if isinstance(array, mx.array))
