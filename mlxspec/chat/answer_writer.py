@@ -1,0 +1,129 @@
+"""Saves an answer while it streams, on a thread of its own, so that nobody waits for the disk."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mlxspec.chat.records import MessageState, storable
+from mlxspec.errors import StoreError
+from mlxspec.events import Origin, Tokens
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from mlxspec.chat.database import Database
+    from mlxspec.chat.lease import Lease
+
+FLUSH_S = 0.5  # the least time between two writes
+
+
+class AnswerWriter:
+    """Takes the tokens of one answer; `Store.answer` makes it.
+
+    `append` only puts a value into a queue. The first token is saved at once, and from then on whatever came
+    is saved every half second. After `finish` nothing may be appended.
+
+    Attributes:
+        message: the id of the message.
+        problem: None, or why the answer's latest part could not be saved; the writer has then given up.
+    """
+
+    def __init__(self, database: Database, message: int, *, lease: Lease | None) -> None:
+        self.message = message
+        self.problem: StoreError | None = None
+        self._database = database
+        self._lease = lease
+        self._waiting: deque[Tokens] = deque()
+        self._texts: list[str] = []
+        self._chunks = 0
+        self._ending: tuple[MessageState, str | None] | None = None
+        self._something_to_do = threading.Event()
+        self._finishing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"answer {message}", daemon=True)
+        self._thread.start()
+
+    def append(self, tokens: Tokens) -> None:
+        """Take one event of the engine. Never waits."""
+        self._waiting.append(tokens)
+        self._something_to_do.set()
+
+    def finish(self, state: MessageState, *, stats: Mapping[str, Any] | None = None) -> None:
+        """The answer has ended; the rest is saved in the background. Never waits. A second call does nothing.
+
+        Args:
+            state: done, stopped or failed.
+            stats: `DecodeStats.as_dict()`, or anything else that JSON can hold.
+        """
+        if self._ending is None:
+            self._ending = (state, None if stats is None else json.dumps(stats))
+            self._finishing.set()
+            self._something_to_do.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until everything is saved after `finish`. Returns whether it is, within `timeout` seconds."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._something_to_do.wait()
+                self._something_to_do.clear()
+                ending = self._ending  # read before the queue is emptied, so that the last tokens are in it
+                self._save(ending)
+                if ending:
+                    return
+                self._finishing.wait(FLUSH_S)
+        except StoreError as problem:
+            self.problem = problem
+        finally:
+            if self._lease:
+                self._lease.release()
+
+    def _save(self, ending: tuple[MessageState, str | None] | None) -> None:
+        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        self._texts.extend(tokens.text for tokens in batch)
+
+        def work(db: sqlite3.Connection) -> None:
+            if batch:
+                row = (self.message, self._chunks, encoded(batch))
+                db.execute("INSERT INTO spans (message, seq, body) VALUES (?, ?, ?)", row)
+            if ending:
+                state, stats = ending
+                end_answer(db, self.message, content="".join(self._texts), state=state, stats=stats)
+                db.execute(
+                    "UPDATE chats SET updated = ? WHERE id = (SELECT chat FROM messages WHERE id = ?)",
+                    (time.time(), self.message),
+                )
+
+        self._database.write(work)
+        self._chunks += 1
+
+
+def end_answer(
+    db: sqlite3.Connection, message: int, *, content: str, state: MessageState, stats: str | None = None
+) -> None:
+    """Turn a streaming message into a finished one, inside a transaction."""
+    db.execute(
+        "UPDATE messages SET content = ?, state = ?, stats = ?, owner = NULL WHERE id = ?",
+        (storable(content), state, stats, message),
+    )
+
+
+def encoded(batch: Iterable[Tokens]) -> str:
+    """The body of one row of spans."""
+    rows = [[list(tokens.ids), tokens.text, tokens.origin, tokens.drafter, tokens.round] for tokens in batch]
+    return storable(json.dumps(rows, ensure_ascii=False, separators=(",", ":")))
+
+
+def decoded(body: str) -> list[Tokens]:
+    """The tokens of one row of spans."""
+    return [
+        Tokens(ids=tuple(ids), text=text, origin=Origin(origin), drafter=drafter, round=round_number)
+        for ids, text, origin, drafter, round_number in json.loads(body)
+    ]
