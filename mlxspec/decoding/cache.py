@@ -59,7 +59,7 @@ class PromptCache:
 
     def forward(self, tokens: mx.array) -> mx.array:
         """Append tokens [n] and return the logits [n, vocab] after each, in the model's own type."""
-        logits = self.model(tokens[None], cache=self.layers)[0]
+        logits: mx.array = self.model(tokens[None], cache=self.layers)[0]
         self.length += tokens.shape[0]
         self._quantise()
         return logits

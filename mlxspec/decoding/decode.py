@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import mlx.core as mx
 
@@ -146,7 +147,7 @@ class Decoding:
         controller: Controller,
         max_tokens: int,
         eos_ids: frozenset[int],
-        watch: Watch = lambda token: None,
+        watch: Watch = lambda _token: None,
         cancelled: Callable[[], bool] = lambda: False,
         stats: DecodeStats | None = None,
         length_reason: FinishReason = FinishReason.LENGTH,
@@ -306,7 +307,7 @@ class Decoding:
 
     def _land(self, flight: _Flight) -> Round:
         """Wait for the verdict, take the rejected rows back, and commit token by token."""
-        accepted, next_token, *guesses = flight.packed.tolist()  # the one sync of the round
+        accepted, next_token, *guesses = cast(list[int], flight.packed.tolist())  # the one sync of the round
         landed = time.perf_counter()
         round_s, self._last_landing = landed - self._last_landing, landed
         if flight.proposed:

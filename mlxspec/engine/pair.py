@@ -1,0 +1,172 @@
+"""The models in memory: a target, its cache, and whoever drafts for it."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+
+import mlx.core as mx
+
+from mlxspec.decoding.cache import PromptCache
+from mlxspec.decoding.decode import TargetState
+from mlxspec.decoding.proposal import Drafter
+from mlxspec.drafters.draft_model import DraftModel
+from mlxspec.drafters.lookup import Lookup
+from mlxspec.engine.answer import Answer
+from mlxspec.engine.job import Job
+from mlxspec.engine.requests import GenerateRequest, LoadRequest
+from mlxspec.errors import EngineError, IncompatiblePair, UsageError
+from mlxspec.events import Loaded, Loading, Notice
+from mlxspec.models import sources
+from mlxspec.models.compatibility import incompatibility
+from mlxspec.models.device import device_name
+from mlxspec.models.loading import LoadedModel, load_model
+from mlxspec.models.registry import ModelSpec, Registry, load_registry
+from mlxspec.places import Places
+
+LOOKUP = "lookup"
+NONE = "none"
+AUTO = "auto"
+
+
+class Pair:
+    """Loads and swaps models, and answers with them. Lives in the engine's thread."""
+
+    def __init__(self, where: Places) -> None:
+        self._places = where
+        self._target: LoadedModel | None = None
+        self._state: TargetState | None = None
+        self._kv_bits: int | None = None
+        self._context_tokens = 0
+        self._draft: LoadedModel | None = None
+        self._drafters: tuple[Drafter, ...] = ()
+
+    def load(self, request: LoadRequest, job: Job) -> None:
+        """Bring the asked-for models into memory and say so; what is there already stays."""
+        started = time.perf_counter()
+        registry = load_registry(self._places)
+        spec = registry.resolve(request.target or registry.default_target)
+        self._load_target(spec, request, job)
+        draft = self._load_draft(spec, registry, request.draft, job)
+        job.emit(
+            Loaded(
+                target=spec.name,
+                draft=draft,
+                device=device_name(),
+                load_s=time.perf_counter() - started,
+                context_tokens=self._context_tokens,
+            )
+        )
+
+    def answer(self, request: GenerateRequest, job: Job) -> None:
+        """Answer one request with what is in memory.
+
+        Raises:
+            EngineError: nothing was loaded.
+        """
+        if self._target is None or self._state is None:
+            raise EngineError("No model is loaded.", hint="Load a target first.")
+        Answer(
+            request,
+            target=self._target,
+            state=self._state,
+            drafters=self._drafters if request.speculate else (),
+            context_tokens=self._context_tokens,
+        ).run(job)
+
+    def unload(self) -> None:
+        """Let go of everything and give the memory back."""
+        self._target = self._state = self._draft = None
+        self._drafters = ()
+        _give_back_memory()
+
+    def _load_target(self, spec: ModelSpec, request: LoadRequest, job: Job) -> None:
+        folder = self._pull(spec, job)
+        if self._target is None or self._target.folder != folder:
+            self.unload()
+            job.emit(Loading(spec.name))
+            self._target = load_model(spec.name, folder)
+        if self._state is None or self._kv_bits != request.kv_bits:
+            self._state = TargetState(PromptCache(self._target.model, kv_bits=request.kv_bits))
+            self._kv_bits = request.kv_bits
+        self._context_tokens = _context(request.context, self._target)
+
+    def _load_draft(self, target: ModelSpec, registry: Registry, name: str, job: Job) -> str:
+        """Make the drafters and return what to call them."""
+        if name == NONE:
+            self._set_drafters(None, ())
+            return NONE
+        spec = self._draft_spec(target, registry, name, job)
+        if spec is None:
+            self._set_drafters(None, (Lookup(),))
+            return LOOKUP
+        folder = self._pull(spec, job)
+        if self._draft is None or self._draft.folder != folder:
+            self._set_drafters(None, ())
+            job.emit(Loading(spec.name))
+            draft = load_model(spec.name, folder)
+            if not self._may_serve(draft, spec, automatic=name == AUTO, job=job):
+                self._set_drafters(None, (Lookup(),))
+                return LOOKUP
+            model = DraftModel(draft.model, context_tokens=draft.context_tokens)
+            self._set_drafters(draft, (model, Lookup()))
+        return spec.name
+
+    def _draft_spec(self, target: ModelSpec, registry: Registry, name: str, job: Job) -> ModelSpec | None:
+        """Which draft model is meant; None for lookup alone."""
+        if name == LOOKUP:
+            return None
+        if name != AUTO:
+            return registry.resolve(name)
+        spec = registry.draft_of(target)
+        if spec is not None and sources.find(spec, self._places) is None:
+            job.emit(
+                Notice(
+                    f"The draft {spec.name} is not on disk, so guesses are copied from the chat; "
+                    f"`mlxspec pull {target.name}` fetches it."
+                )
+            )
+            return None
+        return spec
+
+    def _may_serve(self, draft: LoadedModel, spec: ModelSpec, *, automatic: bool, job: Job) -> bool:
+        assert self._target is not None
+        reason = incompatibility(self._target, draft)
+        if reason is None:
+            return True
+        if not automatic:
+            raise IncompatiblePair(
+                f"{spec.name} cannot draft for {self._target.name}: {reason}",
+                hint="Choose a draft of the same family, or --draft lookup.",
+            )
+        job.emit(
+            Notice(f"{spec.name} cannot draft for {self._target.name} ({reason}); lookup guesses instead.")
+        )
+        return False
+
+    def _set_drafters(self, draft: LoadedModel | None, drafters: tuple[Drafter, ...]) -> None:
+        dropped = self._draft is not None and draft is not self._draft
+        self._draft = draft
+        self._drafters = drafters
+        if dropped:
+            _give_back_memory()
+
+    def _pull(self, spec: ModelSpec, job: Job) -> Path:
+        return sources.pull(spec, self._places, progress=job.emit, cancelled=job.cancelled)
+
+
+def _context(asked: int | None, target: LoadedModel) -> int:
+    if asked is None:
+        return target.context_tokens
+    if asked > target.context_tokens:
+        raise UsageError(
+            f"{target.name} can read {target.context_tokens} tokens, not {asked}.",
+            hint=f"Give --context {target.context_tokens} or less.",
+        )
+    return asked
+
+
+def _give_back_memory() -> None:
+    gc.collect()
+    mx.clear_cache()
