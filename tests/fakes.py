@@ -25,9 +25,7 @@ class ByteTokenizer:
     def __len__(self) -> int:
         return self.vocab_size
 
-    def encode(
-        self, text: str, add_special_tokens: bool = True, split_special_tokens: bool = True
-    ) -> list[int]:
+    def encode(self, text: str, **_options: bool) -> list[int]:
         """UTF-8, with no token of its own in front or behind."""
         return list(text.encode())
 
@@ -35,7 +33,7 @@ class ByteTokenizer:
         self,
         token_ids: list[int],
         skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool = False,
+        **_options: bool,
     ) -> str:
         """The text of all ids, replacement characters for what is not UTF-8."""
         self.decoded_ids += len(token_ids)
@@ -64,13 +62,9 @@ class WordTokenizer(ByteTokenizer):
         super().__init__()
         self.words = words
 
-    def decode(
-        self,
-        token_ids: list[int],
-        skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool = False,
-    ) -> str:
+    def decode(self, token_ids: list[int], skip_special_tokens: bool = False, **_options: bool) -> str:
         """The words, joined."""
+        del skip_special_tokens  # no word is special
         self.decoded_ids += len(token_ids)
         return "".join(self.words[i] for i in token_ids)
 

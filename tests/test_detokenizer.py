@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def byte_level() -> Any:
     merges: list[tuple[str, str]] = []
     for text in TEXTS:
         characters = [c for token in sample.encode(text).tokens for c in token]
-        merges += list(zip(characters, characters[1:], strict=False))
+        merges += pairwise(characters)
     merges = list(dict.fromkeys(merges))
     vocabulary = {c: i for i, c in enumerate([*alphabet, *dict.fromkeys(a + b for a, b in merges)])}
     tokenizer = Tokenizer(models.BPE(vocabulary, merges))

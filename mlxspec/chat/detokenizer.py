@@ -235,7 +235,7 @@ class AnswerText:
         return self._advance(text)
 
     def finish(self) -> list[Piece]:
-        """Everything that was held back; to be called once, when no id will follow."""
+        """Everything that was held back, when no id will follow; nothing the second time."""
         if self.stopped is not None:
             return []
         tail = self._detokenizer.finish()
