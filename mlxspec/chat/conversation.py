@@ -32,7 +32,7 @@ class Message:
             raise ValueError(f"{self.role!r} is no role; roles are {', '.join(ROLES)}")
 
 
-def render(tokenizer: Any, messages: Sequence[Message], *, think: bool | None = None) -> list[int]:  # noqa: ANN401
+def render(tokenizer: Any, messages: Sequence[Message], *, think: bool | None = None) -> list[int]:
     """The ids of the whole conversation and of the beginning of the next answer.
 
     A system message goes into the first user message where the template has no place for it. A model
@@ -66,19 +66,19 @@ def render(tokenizer: Any, messages: Sequence[Message], *, think: bool | None = 
         ) from error
 
 
-def has_chat_template(tokenizer: Any) -> bool:  # noqa: ANN401
+def has_chat_template(tokenizer: Any) -> bool:
     """Can the model chat? Without a template it continues text."""
     if (known := getattr(tokenizer, "has_chat_template", None)) is not None:
         return bool(known)
     return getattr(tokenizer, "chat_template", None) is not None
 
 
-def has_thinking_switch(tokenizer: Any) -> bool:  # noqa: ANN401
+def has_thinking_switch(tokenizer: Any) -> bool:
     """Does the template write another prompt when thinking is off?"""
     return has_chat_template(tokenizer) and _thinking_switch(tokenizer) is not None
 
 
-def _apply(tokenizer: Any, conversation: list[dict[str, str]], options: dict[str, bool]) -> list[int]:  # noqa: ANN401
+def _apply(tokenizer: Any, conversation: list[dict[str, str]], options: dict[str, bool]) -> list[int]:
     plain = _unwrapped(tokenizer)
     try:
         if _writes_its_own_prompt(tokenizer):
@@ -103,7 +103,7 @@ def _apply(tokenizer: Any, conversation: list[dict[str, str]], options: dict[str
 
 
 def _encode_own_prompt(
-    tokenizer: Any,  # noqa: ANN401
+    tokenizer: Any,
     conversation: list[dict[str, str]],
     options: dict[str, bool],
 ) -> list[int]:
@@ -119,7 +119,7 @@ def _encode_own_prompt(
     return list(encode_marked_chat(plain, text))
 
 
-def _text(tokenizer: Any, conversation: list[dict[str, str]], options: dict[str, bool]) -> str:  # noqa: ANN401
+def _text(tokenizer: Any, conversation: list[dict[str, str]], options: dict[str, bool]) -> str:
     renderer = tokenizer if _writes_its_own_prompt(tokenizer) else _unwrapped(tokenizer)
     text = renderer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True, **options)
     if not isinstance(text, str):
@@ -130,7 +130,7 @@ def _text(tokenizer: Any, conversation: list[dict[str, str]], options: dict[str,
     return text
 
 
-def _takes_system(tokenizer: Any) -> bool:  # noqa: ANN401
+def _takes_system(tokenizer: Any) -> bool:
     """False when the template raises at a system message, or leaves it out without a word."""
     from jinja2.exceptions import TemplateError
 
@@ -141,7 +141,7 @@ def _takes_system(tokenizer: Any) -> bool:  # noqa: ANN401
         return False
 
 
-def _thinking_switch(tokenizer: Any) -> str | None:  # noqa: ANN401
+def _thinking_switch(tokenizer: Any) -> str | None:
     """The name of the template's variable that turns thinking on and off."""
     from jinja2.exceptions import TemplateError
 
@@ -162,7 +162,7 @@ def _system_in_first_question(messages: Sequence[Message]) -> list[Message]:
     return [Message("user", f"{system.content}\n\n{rest[0].content}"), *rest[1:]]
 
 
-def _continued(tokenizer: Any, messages: Sequence[Message]) -> list[int]:  # noqa: ANN401
+def _continued(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     """The joined text: an answer follows its question directly, a question begins a new paragraph."""
     text = ""
     for message in messages:
@@ -174,7 +174,7 @@ def _continued(tokenizer: Any, messages: Sequence[Message]) -> list[int]:  # noq
     return ids
 
 
-def _writes_its_own_prompt(tokenizer: Any) -> bool:  # noqa: ANN401
+def _writes_its_own_prompt(tokenizer: Any) -> bool:
     from transformers import PreTrainedTokenizerBase
 
     if getattr(tokenizer, "_chat_template", None) is not None:  # one of mlx-lm's renderers
@@ -183,7 +183,7 @@ def _writes_its_own_prompt(tokenizer: Any) -> bool:  # noqa: ANN401
     return own is not PreTrainedTokenizerBase.apply_chat_template
 
 
-def _unwrapped(tokenizer: Any) -> Any:  # noqa: ANN401
+def _unwrapped(tokenizer: Any) -> Any:
     from mlx_lm.tokenizer_utils import TokenizerWrapper
 
     return tokenizer._tokenizer if isinstance(tokenizer, TokenizerWrapper) else tokenizer
