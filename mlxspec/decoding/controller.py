@@ -42,12 +42,15 @@ class Situation:
         context: tokens in the target's cache.
         room: tokens that may still be emitted, at least 1.
         options: the drafters that are there.
+        ahead: the plain pass before this round is still on the device, so the options are one token
+            old; the answer can only be to queue a plain pass behind it (parked) or to wait (not parked).
     """
 
     owed: int
     context: int
     room: int
     options: tuple[Option, ...]
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Outcome:
         draft_s: seconds of drafting; None when they were not measured apart.
         verify_s: seconds of the target's pass; None when they were not measured apart.
         round_s: seconds of the whole round.
+        queued: a plain pass that was queued before the token before it was read.
     """
 
     choice: Choice
@@ -95,6 +99,7 @@ class Outcome:
     draft_s: float | None
     verify_s: float | None
     round_s: float
+    queued: bool = False
 
 
 class Controller(Protocol):

@@ -217,21 +217,21 @@ class Decoding:
         if self._drafters:
             if not flight.choice.parked:
                 return None
-            choice = self._choose(tuple(drafter.offer() for drafter in self._drafters.values()))
+            choice = self._choose(tuple(drafter.offer() for drafter in self._drafters.values()), ahead=True)
             if not choice.parked:
                 return None
         else:
             choice = flight.choice
         return self._queue_pass(choice, None, None, unread=flight.packed[1:2])
 
-    def _choose(self, options: tuple[Option, ...]) -> Choice:
+    def _choose(self, options: tuple[Option, ...], *, ahead: bool = False) -> Choice:
         if self._emitted == 0:
             options = tuple(option for option in options if option.catch_up <= FIRST_CATCH_UP)
         if not options:
             return Choice(None)
         cache, room = self._state.cache, self._room()
         owed = max(1, len(self._state.tokens) - cache.length)
-        choice = self._controller.choose(Situation(owed, cache.length, room, options))
+        choice = self._controller.choose(Situation(owed, cache.length, room, options, ahead))
         if choice.drafter is None or min(choice.k, room - 1) <= 0:
             return Choice(None, parked=choice.parked)
         return choice
@@ -380,6 +380,7 @@ class Decoding:
             draft_s=flight.draft_s,
             verify_s=None if flight.draft_s is None else max(0.0, round_s - flight.draft_s),
             round_s=round_s,
+            queued=flight.owed == 0,
         )
 
     def _count(self, record: Round) -> None:
