@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from mlxspec.errors import UsageError
@@ -43,7 +44,7 @@ class VerifyCurve:
 
     def __post_init__(self) -> None:
         rows = [n for n, _ in self.points]
-        if not rows or rows[0] != 1 or any(b <= a for a, b in zip(rows, rows[1:], strict=False)):
+        if not rows or rows[0] != 1 or any(b <= a for a, b in pairwise(rows)):
             raise UsageError(
                 f"A verify curve cannot be read from the row counts {rows}.",
                 hint="Give the cost of 1 row first and then of more and more rows.",
@@ -53,7 +54,7 @@ class VerifyCurve:
                 "A verify curve has a cost that is no number above zero.",
                 hint="Give each cost as a number such as 1.25.",
             )
-        for (n, before), (m, after) in zip(self.points, self.points[1:], strict=False):
+        for (n, before), (m, after) in pairwise(self.points):
             if after < before:
                 raise UsageError(
                     f"The verify curve falls: {m} rows cost {after:g}, less than the {before:g} of {n}.",
