@@ -1,9 +1,13 @@
 """The one place for fakes: small, exact stand-ins that make the tests run in milliseconds.
 
-Sections: tokenizers; the scripted engine.
+Sections: tokenizers; the table model; the scripted engine.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
 
 # ---------------------------------------------------------------- tokenizers
 
@@ -71,3 +75,43 @@ class WordTokenizer(ByteTokenizer):
     def convert_ids_to_tokens(self, ids: int) -> str | None:
         """The word itself."""
         return self.words[ids] if ids < len(self.words) else None
+
+
+# ---------------------------------------------------------------- the table model
+
+
+class TableModel:
+    """An mlx-lm model in miniature: the next token's logits stand in a table, by the last token.
+
+    It writes to a real KVCache, so lengths and rewinds are real, and every pass is recorded.
+    """
+
+    def __init__(self, table: mx.array) -> None:
+        self.table = table  # [vocab, vocab]
+        self.layers = [None]
+        self.passes: list[int] = []  # rows of each pass
+        self.fail_at: int | None = None  # the pass that raises
+
+    def __call__(self, inputs: mx.array, cache: list[Any]) -> mx.array:
+        """Logits [1, n, vocab]."""
+        if self.fail_at is not None and len(self.passes) == self.fail_at:
+            self.fail_at = None
+            raise RuntimeError("injected failure")
+        rows = inputs.shape[1]
+        self.passes.append(rows)
+        blank = mx.zeros((1, 1, rows, 1))
+        cache[0].update_and_fetch(blank, blank)
+        return self.table[inputs]
+
+
+def table_model(vocab: int = 12, *, seed: int = 0, sharpness: float = 2.0) -> TableModel:
+    """A random table."""
+    return TableModel(mx.random.normal((vocab, vocab), key=mx.random.key(seed)) * sharpness)
+
+
+def chain_model(*tokens: int, vocab: int = 12) -> TableModel:
+    """Writes `tokens` for sure, each after the one before it, and the first one after the last."""
+    table = mx.zeros((vocab, vocab))
+    for now, then in zip(tokens, (*tokens[1:], tokens[0]), strict=True):
+        table[now, then] = 50.0
+    return TableModel(table)

@@ -229,7 +229,7 @@ class Decoding:
             options = tuple(option for option in options if option.catch_up <= FIRST_CATCH_UP)
         if not options:
             return Choice(None)
-        cache, room = self._state.cache, self._room()
+        cache, room = self._state.cache, self._room() - int(ahead)
         owed = max(1, len(self._state.tokens) - cache.length)
         choice = self._controller.choose(Situation(owed, cache.length, room, options, ahead))
         if choice.drafter is None or min(choice.k, room - 1) <= 0:
