@@ -19,7 +19,7 @@ from mlxspec.chat.migrations import APPLICATION_ID, LATEST, migrate, user_versio
 from mlxspec.chat.trouble import BUSY_S, LOCKED, SET_ASIDE, explain, explained, primary_code
 from mlxspec.errors import StoreDamaged, StoreError, StoreNotWritable, StoreTooNew
 
-QUICK_CHECK_BYTES = 8 << 20  # files up to this size are checked for damage when they are opened
+QUICK_CHECK_BYTES = 16 << 20  # files up to this size are checked when they are opened (measured: 1 ms a MB)
 
 T = TypeVar("T")
 
@@ -144,8 +144,9 @@ def _connect(path: Path) -> sqlite3.Connection:
         # Before SQLite makes it, for SQLite gives its journal files the mode that this file has.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
+        mode = path.stat().st_mode
+        if mode & 0o077:
+            path.chmod(mode & 0o700)
         if not os.access(path, os.R_OK | os.W_OK):
             raise PermissionError(f"no permission to write {path}") from None
     db = _configured(sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S))

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlxspec.chat.records import Chat, MessageState, SavedMessage
 
@@ -60,28 +60,50 @@ def _escaped(text: str) -> str:
 
 
 def _contained(body: str) -> str:
-    from markdown_it import MarkdownIt
-
-    body = (
-        body.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}").strip("\n")
-    )
-    lines = body.split("\n")
-    tokens = [token for token in MarkdownIt("commonmark").parse(body) if token.level == 0 and token.map]
-    for token in reversed(tokens):  # from the end, so that the line numbers before stay true
-        assert token.map
-        first, last = token.map
-        if token.type == "heading_open":
-            level = "#" * min(int(token.tag[1]) + _BODY_LEVEL, 6)
-            if token.markup in "=-":
-                lines[first:last] = [f"{level} {' '.join(line.strip() for line in lines[first : last - 1])}"]
+    body = body.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    lines = body.strip("\n").split("\n")
+    # What was inside HTML may be a heading, or more HTML, once its tags are text.
+    while html := [block for block in _blocks(lines) if block.type == "html_block"]:
+        for block in html:
+            lines[block.first : block.last] = map(_tag_as_text, lines[block.first : block.last])
+    for block in reversed(_blocks(lines)):  # from the end, so that the line numbers before stay true
+        if block.type == "heading_open":
+            level = "#" * min(int(block.tag[1]) + _BODY_LEVEL, 6)
+            if block.markup in "=-":
+                text = " ".join(line.strip() for line in lines[block.first : block.last - 1])
+                lines[block.first : block.last] = [f"{level} {text}"]
             else:
-                lines[first] = level + lines[first].lstrip(" ").lstrip("#")
-        elif token.type == "fence" and not _closes(lines[last - 1] if last - 1 > first else "", token.markup):
-            lines.insert(last, token.markup)
-        elif token.type == "html_block":
-            lines[first] = lines[first].replace("<", "\\<", 1)
+                lines[block.first] = level + lines[block.first].lstrip(" ").lstrip("#")
+        elif block.type == "fence" and not _closes(lines[block.first + 1 : block.last], block.markup):
+            lines.insert(block.last, block.markup)
     return "\n".join(lines)
 
 
-def _closes(line: str, fence: str) -> bool:
-    return set(line.strip()) == {fence[0]} and len(line.strip()) >= len(fence)
+class _Block(NamedTuple):
+    """A top-level block of Markdown over the lines [first, last)."""
+
+    type: str
+    tag: str
+    markup: str
+    first: int
+    last: int
+
+
+def _blocks(lines: list[str]) -> list[_Block]:
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").parse("\n".join(lines))
+    return [
+        _Block(token.type, token.tag, token.markup, *token.map)
+        for token in tokens
+        if token.level == 0 and token.map
+    ]
+
+
+def _tag_as_text(line: str) -> str:
+    return line.replace("<", "\\<", 1) if line.lstrip().startswith("<") else line
+
+
+def _closes(inside: list[str], fence: str) -> bool:
+    last = inside[-1].strip() if inside else ""
+    return set(last) == {fence[0]} and len(last) >= len(fence)

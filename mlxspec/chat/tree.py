@@ -22,7 +22,7 @@ PATH = """
     SELECT messages.* FROM messages JOIN way USING (id) ORDER BY way.depth DESC
 """
 
-# The id of the last message that was put anywhere below the message of this id, or its own. Nothing is below
+# The id of the last message that was put below the message of this id, or its own: nothing is below that one.
 # that one.
 NEWEST_LEAF = """
     WITH RECURSIVE below (id) AS (
@@ -46,7 +46,7 @@ class NewMessage:
 def insert(
     db: sqlite3.Connection, new: NewMessage, *, after: int | None = None, beside: int | None = None
 ) -> int:
-    """Put a message after `after`, or beside `beside` with the same parent, or after the head; it becomes the head.
+    """Put a message after `after`, or beside `beside`, or else after the head; it becomes the head.
 
     A user message gives a chat without a title its title. Returns: its id. Raises: UnknownChat.
     """
@@ -64,7 +64,8 @@ def insert(
             raise gone()
         parent = row["parent"] if beside is not None else row["id"]
     message = db.execute(
-        "INSERT INTO messages (chat, parent, role, content, created, state, owner) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO messages (chat, parent, role, content, created, state, owner) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (new.chat, parent, new.role, new.content, now, new.state, new.owner),
     ).lastrowid
     assert message is not None
