@@ -96,10 +96,12 @@ class VerifyCurve:
         Without `context`, at the length where the curve was measured.
         """
         base = self._at(rows)
-        if context is None:
-            return base
+        return base if context is None else base + self.context_s(rows, context, base)
+
+    def context_s(self, rows: int, context: int, base: float) -> float:
+        """Seconds that `context` adds to `base`, the cost of `rows` rows; less than 0 in a short one."""
         per_token = self.context_pass_s + self.context_row_s * rows
-        return max(base + (context - self.context_tokens) * per_token, 0.1 * base)
+        return max((context - self.context_tokens) * per_token, -0.9 * base)
 
     def shape(self, rows: int) -> float:
         """Cost of `rows` rows, that of one row being 1."""
