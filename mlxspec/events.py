@@ -97,6 +97,31 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundReport:
+    """Why these tokens: one round, for whoever asked with `GenerateRequest.report_rounds`.
+
+    `accepted` of the `guesses` were kept, then the target put `next_id` there. `p` and `q` are the
+    probabilities of each guess under target and draft (q = 1 for a guess that was certain), `p_next`
+    that of `next_id`. `draft_s` is estimated from the rounds that are timed; `verify_s` is the rest.
+    """
+
+    round: int
+    drafter: str | None
+    guesses: tuple[int, ...]
+    guess_texts: tuple[str, ...]
+    accepted: int
+    next_id: int
+    next_text: str
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+    p_next: float | None
+    draft_s: float
+    verify_s: float
+    round_s: float
+    parked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The whole answer: `text` is the joined text of all `Tokens`, `ids` all their ids."""
 
@@ -116,4 +141,4 @@ class Failed:
     exit_code: int
 
 
-Event = Downloading | Loading | Notice | Loaded | Prefill | Tokens | Finished | Failed
+Event = Downloading | Loading | Notice | Loaded | Prefill | Tokens | RoundReport | Finished | Failed

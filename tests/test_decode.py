@@ -14,9 +14,10 @@ from mlx_lm.sample_utils import make_logits_processors
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.controller import Choice, FixedController, Outcome, Situation
-from mlxspec.decoding.decode import Decoding, Round, TargetState, Watch, prefill
+from mlxspec.decoding.decode import Decoding, Round, Watch
 from mlxspec.decoding.proposal import Drafter, Proposal
 from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
+from mlxspec.decoding.target import TargetState, prefill
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.events import FinishReason, Origin
@@ -447,3 +448,28 @@ def test_the_controller_hears_of_every_round(target: Model, draft: Model) -> Non
         (len(r.guesses), r.accepted, len(r.tokens)) for r in rounds
     ]
     assert all(outcome.round_s > 0 for outcome in script.outcomes)
+
+
+@pytest.mark.parametrize("params", [GREEDY, WARM])
+def test_a_round_reports_the_probabilities_of_its_guesses(params: SamplingParams) -> None:
+    target, draft = table_model(seed=1), table_model(seed=2)
+    temperature = params.temperature or 1.0
+    p = mx.softmax(target.table / temperature, axis=-1)
+    q = mx.softmax(draft.table / temperature, axis=-1)
+    answering = Answering(target, vocab=12)
+    rounds = list(answering.start([DraftModel(draft)], 3, params=params, probabilities=True).rounds())
+    before = PROMPT[-1]
+    for landed in rounds:
+        contexts = [before, *landed.guesses]
+        assert landed.p == pytest.approx(
+            [p[c, g].item() for c, g in zip(contexts, landed.guesses, strict=False)], abs=1e-5
+        )
+        drawn = [
+            q[c, g].item() if params.temperature else 1.0
+            for c, g in zip(contexts, landed.guesses, strict=False)
+        ]
+        assert landed.q == pytest.approx(drawn, abs=1e-5)
+        assert landed.p_next == pytest.approx(
+            p[contexts[landed.accepted], landed.next_token].item(), abs=1e-5
+        )
+        before = landed.tokens[-1]

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import mlx.core as mx
 
-from mlxspec.decoding.acceptance import Verdict, block_rule, keep_while_equal, token_rule
-from mlxspec.decoding.cache import PromptCache, common_prefix
 from mlxspec.decoding.controller import Choice, Controller, Option, Outcome, Situation
 from mlxspec.decoding.proposal import Drafter, Proposal
-from mlxspec.decoding.sampling import History, Rule, Sampler, Stream
+from mlxspec.decoding.sampling import History, Sampler
 from mlxspec.decoding.stats import DecodeStats
+from mlxspec.decoding.target import TargetState
+from mlxspec.decoding.verdict import judge, read_report, report
 from mlxspec.events import FinishReason, Origin
-
-PREFILL_CHUNK = 512
-"""Prompt tokens in one pass; a cancel waits for one chunk at most."""
 
 CLEAR_EVERY_TOKENS = 256
 """How often freed buffers are given back to the system, as mlx-lm does."""
@@ -39,30 +36,14 @@ Watch = Callable[[int], int | None]
 """Sees each token as it is committed. None goes on; n ends the answer and drops its last n tokens."""
 
 
-@dataclass(slots=True)
-class TargetState:
-    """The target's cache and the committed tokens. The cache may lack the last of them (`owed`)."""
-
-    cache: PromptCache
-    tokens: list[int] = field(default_factory=list)
-
-    @property
-    def owed(self) -> list[int]:
-        """Committed tokens that the cache lacks: those carried and the pending one."""
-        return self.tokens[self.cache.length :]
-
-    def clear(self) -> None:
-        """Hold nothing: the way back from a failed pass."""
-        self.cache.clear()
-        self.tokens = []
-
-
 @dataclass(frozen=True, slots=True)
 class Round:
     """What one round added: `tokens` with their origins, and how it came to them.
 
     `accepted` of the `guesses` were kept by the rule; fewer may have been emitted where the answer
-    ended inside them. `carried` tokens were fed to the target once more. Seconds are of wall time.
+    ended inside them. `carried` tokens were fed to the target once more. Seconds are of wall time;
+    `draft_s` is an estimate but for the rounds that are timed. `p` and `q` hold the probability of each
+    guess under target and draft, and `p_next` that of the token after the kept ones, when asked for.
     """
 
     index: int
@@ -71,9 +52,14 @@ class Round:
     drafter: str | None
     guesses: tuple[int, ...]
     accepted: int
+    next_token: int
     carried: int
     parked: bool
+    draft_s: float
     round_s: float
+    p: tuple[float, ...] = ()
+    q: tuple[float, ...] = ()
+    p_next: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,38 +74,7 @@ class _Flight:
     proposed: int
     draft_s: float | None
     context: int
-
-
-def prefill(
-    state: TargetState,
-    prompt: Sequence[int],
-    *,
-    cancelled: Callable[[], bool],
-    progress: Callable[[int, int], None],
-    chunk: int = PREFILL_CHUNK,
-) -> int | None:
-    """Make `prompt` the committed tokens and feed all but the last to the cache.
-
-    What the cache already holds of the prompt is kept. `progress` hears (tokens in the cache, tokens
-    reused). Returns the number of tokens reused, or None when cancelled.
-    """
-    try:
-        state.cache.rewind_to(min(common_prefix(state.tokens, prompt), len(prompt) - 1))
-        state.tokens = list(prompt)
-        reused = state.cache.length
-        progress(reused, reused)
-        while (missing := len(prompt) - 1 - state.cache.length) > 0:
-            if cancelled():
-                return None
-            start = state.cache.length
-            state.cache.prefill(mx.array(state.tokens[start : start + min(chunk, missing)], mx.uint32))
-            progress(state.cache.length, reused)
-            mx.clear_cache()
-        state.cache.mark_turn()
-    except BaseException:
-        state.clear()
-        raise
-    return reused
+    probabilities: mx.array | None  # [2k + 1]: p and q of each guess, p of the next token
 
 
 class Decoding:
@@ -136,6 +91,7 @@ class Decoding:
         cancelled: asked once a round.
         stats: counts and times are added here.
         length_reason: why the answer ends when `max_tokens` are out.
+        probabilities: also report p and q of every guess; costs a softmax a row at temperature 0.
     """
 
     def __init__(
@@ -151,6 +107,7 @@ class Decoding:
         cancelled: Callable[[], bool] = lambda: False,
         stats: DecodeStats | None = None,
         length_reason: FinishReason = FinishReason.LENGTH,
+        probabilities: bool = False,
     ) -> None:
         self.finish_reason: FinishReason | None = None
         self.stats = DecodeStats() if stats is None else stats
@@ -163,6 +120,7 @@ class Decoding:
         self._watch = watch
         self._cancelled = cancelled
         self._length_reason = length_reason
+        self._with_probabilities = probabilities
         self._emitted = 0
         self._counted: list[tuple[Origin, str | None]] = []
         self._proposals = 0
@@ -275,35 +233,15 @@ class Decoding:
         logits = state.cache.forward(mx.concatenate(rows))[-(proposed + 1) :]
         base = len(state.tokens) + (1 if unread is not None else 0)
         device = mx.concatenate(on_device) if on_device else None
-        verdict = self._judge(logits, proposal, base, History(state.tokens, device, rows=proposed + 1))
+        history = History(state.tokens, device, rows=proposed + 1)
+        verdict, p = judge(self._sampler, logits, proposal, history, position=base)
         parts = [verdict.accepted.reshape(1), verdict.next_token.reshape(1)]
         if proposal:
             parts.append(proposal.tokens)
         packed = mx.concatenate([part.astype(mx.int32) for part in parts])
-        mx.async_eval(packed)
-        return _Flight(packed, base, len(owed), choice, option, proposed, draft_s, context)
-
-    def _judge(self, logits: mx.array, proposal: Proposal | None, base: int, history: History) -> Verdict:
-        """The acceptance rule on logits [k + 1, any]."""
-        sampler = self._sampler
-        guesses = proposal.tokens.astype(mx.int32) if proposal else mx.zeros((0,), mx.int32)
-        k = guesses.shape[0]
-        if sampler.greedy:
-            choices = mx.argmax(sampler.processed(logits, history), axis=-1).astype(mx.int32)
-            return keep_while_equal(choices, guesses)
-        p = sampler.distribution(logits, history)
-        if sampler.rule is Rule.COUPLED:
-            noise = mx.stack([sampler.gumbel(Stream.POSITION, base + i) for i in range(k + 1)])
-            return keep_while_equal(mx.argmax(mx.log(p) + noise, axis=-1).astype(mx.int32), guesses)
-        rule = block_rule if sampler.rule is Rule.BLOCK else token_rule
-        q = proposal.q if proposal else None
-        return rule(
-            p,
-            guesses,
-            q,
-            uniform=sampler.uniform(Stream.ACCEPT, base, max(k, 1))[:k],
-            gumbel=sampler.gumbel(Stream.RESIDUAL, base),
-        )
+        probabilities = report(p(), proposal, verdict) if self._with_probabilities else None
+        mx.async_eval(packed, *([] if probabilities is None else [probabilities]))
+        return _Flight(packed, base, len(owed), choice, option, proposed, draft_s, context, probabilities)
 
     def _land(self, flight: _Flight) -> Round:
         """Wait for the verdict, take the rejected rows back, and commit token by token."""
@@ -325,9 +263,12 @@ class Decoding:
             drafter=flight.choice.drafter if guesses else None,
             guesses=tuple(guesses),
             accepted=accepted,
+            next_token=next_token,
             carried=max(0, flight.owed - 1),
             parked=flight.choice.parked,
+            draft_s=self._draft_s_per_guess * len(guesses) if flight.draft_s is None else flight.draft_s,
             round_s=round_s,
+            **read_report(flight.probabilities, len(guesses)),
         )
         self._count(record)
         self.stats.overhead_s += time.perf_counter() - landed
@@ -390,7 +331,7 @@ class Decoding:
         stats.carried += record.carried
         if record.drafter is not None:
             stats.count_proposal(record.drafter, len(record.guesses))
-            stats.draft_s += self._draft_s_per_guess * len(record.guesses)
+            stats.draft_s += record.draft_s
         before = stats.tokens
         for origin in record.origins:
             stats.count(origin, record.drafter, 1)

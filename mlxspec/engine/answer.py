@@ -13,14 +13,15 @@ import mlx.core as mx
 from mlxspec.chat.conversation import Message, render
 from mlxspec.chat.detokenizer import AnswerText, Piece
 from mlxspec.decoding.controller import Controller, FixedController
-from mlxspec.decoding.decode import Decoding, Round, TargetState, prefill
+from mlxspec.decoding.decode import Decoding, Round
 from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.sampling import Rule, Sampler, SamplingOverrides, SamplingParams
 from mlxspec.decoding.stats import DecodeStats
+from mlxspec.decoding.target import TargetState, prefill
 from mlxspec.engine.job import Job
 from mlxspec.engine.requests import GenerateRequest
 from mlxspec.errors import PromptTooLong, UsageError
-from mlxspec.events import Finished, FinishReason, Notice, Origin, Prefill, Tokens
+from mlxspec.events import Finished, FinishReason, Notice, Origin, Prefill, RoundReport, Tokens
 from mlxspec.models.device import wired_limit
 from mlxspec.models.loading import LoadedModel
 
@@ -89,6 +90,7 @@ class Answer:
                 cancelled=job.cancelled,
                 stats=stats,
                 length_reason=length_reason,
+                probabilities=self._request.report_rounds,
             )
             for landed in decoding.rounds():
                 if landed.index == 0:
@@ -150,7 +152,7 @@ class Answer:
         }
         rule = request.accept or (Rule.BLOCK if request.seed is None else Rule.COUPLED)
         seed = secrets.randbits(32) if request.seed is None else request.seed
-        params = SamplingParams(**values)  # type: ignore[arg-type]
+        params = SamplingParams(**values)
         return Sampler(params, vocab_size=self._target.vocab_size, rule=Rule(rule), seed=seed)
 
     def _controller(self) -> Controller:
@@ -163,7 +165,30 @@ class Answer:
 
     def _take(self, landed: Round, job: Job) -> None:
         self._rounds.extend((origin, landed.drafter, landed.index) for origin in landed.origins)
+        if self._request.report_rounds:
+            job.emit(self._report(landed))
         self._tell(job)
+
+    def _report(self, landed: Round) -> RoundReport:
+        return RoundReport(
+            round=landed.index,
+            drafter=landed.drafter,
+            guesses=landed.guesses,
+            guess_texts=tuple(self._text_of(guess) for guess in landed.guesses),
+            accepted=landed.accepted,
+            next_id=landed.next_token,
+            next_text=self._text_of(landed.next_token),
+            p=landed.p,
+            q=landed.q,
+            p_next=landed.p_next,
+            draft_s=landed.draft_s,
+            verify_s=max(0.0, landed.round_s - landed.draft_s),
+            round_s=landed.round_s,
+            parked=landed.parked,
+        )
+
+    def _text_of(self, token: int) -> str:
+        return str(self._target.tokenizer.decode([token]))
 
     def _tell(self, job: Job) -> None:
         """Say the tokens whose text is certain, those of one origin and round together."""

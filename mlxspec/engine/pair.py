@@ -9,8 +9,8 @@ from pathlib import Path
 import mlx.core as mx
 
 from mlxspec.decoding.cache import PromptCache
-from mlxspec.decoding.decode import TargetState
 from mlxspec.decoding.proposal import Drafter
+from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.engine.answer import Answer
