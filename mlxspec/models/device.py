@@ -38,7 +38,8 @@ def blas_name() -> str:
     """The BLAS behind MLX's CPU matrix products: "accelerate", "openblas" or "reference"."""
     if sys.platform == "darwin":
         return "accelerate"
-    return "openblas" if _is_in_process("libopenblas") else "reference"
+    everywhere_visible = ctypes.CDLL(None)
+    return "openblas" if hasattr(everywhere_visible, "openblas_get_config") else "reference"
 
 
 def device_name() -> str:
@@ -77,16 +78,16 @@ def wired_limit(*models: nn.Module) -> Iterator[bool]:
     """Keep as much as recommended wired in memory while inside; gives whether the models fit well.
 
     False means that the weights take more than 0.9 of the recommended working set, which can be slow.
-    On machines without Metal nothing is set and the answer is True. The GPU is waited for
-    before the old limit comes back: it must not change during a computation.
+    Where the device recommends no size (CPUs), nothing is set and the answer is True. The GPU is
+    waited for before the old limit comes back: it must not change during a computation.
     """
     import mlx.core as mx
     from mlx.utils import tree_reduce
 
-    if not mx.metal.is_available():
+    recommended = int(mx.device_info().get("max_recommended_working_set_size", 0))
+    if not recommended:
         yield True
         return
-    recommended = int(mx.device_info()["max_recommended_working_set_size"])
     weights = sum(
         tree_reduce(lambda total, x: total + x.nbytes if isinstance(x, mx.array) else total, model, 0)
         for model in models
@@ -97,12 +98,3 @@ def wired_limit(*models: nn.Module) -> Iterator[bool]:
     finally:
         mx.synchronize()
         mx.set_wired_limit(before)
-
-
-def _is_in_process(library: str) -> bool:
-    """Whether a shared library is mapped into this process (Linux)."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            return any(library in line for line in maps)
-    except OSError:
-        return False

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from mlxspec.errors import BrokenModel, NotWritable, UnsupportedModel
+from mlxspec.errors import BrokenModel, UnsupportedModel
+from mlxspec.models.cache_folder import cannot_write
 from mlxspec.models.gguf_header import GgufHeader, read_header
 from mlxspec.models.gguf_tokenizer import tokenizer_config_json, tokenizer_json
 
@@ -45,8 +45,7 @@ def convert(gguf: Path, folder: Path) -> None:
     """Make the model folder `folder` from the file `gguf`.
 
     It gets config.json, model.safetensors, tokenizer.json, tokenizer_config.json and
-    generation_config.json. They are made in a folder beside it and moved when all are there, so
-    that `folder` is whole or not there at all; one that exists is replaced.
+    generation_config.json. One that is interrupted leaves some of them: use a temporary folder.
 
     Raises:
         NotAModel: there is no such file.
@@ -62,20 +61,13 @@ def convert(gguf: Path, folder: Path) -> None:
         "generation_config.json": _generation_config_json(header.metadata),
     }
     weights = _weights(gguf, header)
-    making = folder.with_name(folder.name + ".making")
     try:
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            (making / name).write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
-        _save(weights, making / "model.safetensors")
-        shutil.rmtree(folder, ignore_errors=True)
-        making.rename(folder)
+            (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+        _save(weights, folder / "model.safetensors")
     except OSError as error:
-        raise NotWritable(
-            f"{folder} cannot be written: {error.strerror or error}.",
-            hint="Free space there or give mlxspec another folder with MLXSPEC_HOME.",
-        ) from error
+        raise cannot_write(folder, error) from error
 
 
 def config_json(header: GgufHeader, path: Path) -> dict[str, Any]:
@@ -153,7 +145,7 @@ def _weights(path: Path, header: GgufHeader) -> dict[str, mx.array]:
     heads = header.metadata["llama.attention.head_count"]
     rows_of_heads = {"attn_q": heads, "attn_k": header.metadata.get("llama.attention.head_count_kv", heads)}
     try:
-        loaded = mx.load(str(path), format="gguf")
+        loaded: Any = mx.load(str(path), format="gguf")
     except (RuntimeError, ValueError) as error:
         raise BrokenModel(f"{path} cannot be read as a GGUF file.", hint=_FETCH_AGAIN) from error
     half = any(name.endswith(".scales") or array.dtype == mx.float16 for name, array in loaded.items())
