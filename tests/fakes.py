@@ -5,9 +5,20 @@ Sections: tokenizers; the table model; the scripted engine.
 
 from __future__ import annotations
 
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any
 
 import mlx.core as mx
+
+from mlxspec.decoding.stats import DecodeStats, DrafterStats
+from mlxspec.engine import GenerateRequest, Job, LoadRequest
+from mlxspec.errors import MlxspecError
+from mlxspec.events import Event, Failed, Finished, FinishReason, Loaded, Origin, Prefill, Tokens
 
 # ---------------------------------------------------------------- tokenizers
 
@@ -115,3 +126,116 @@ def chain_model(*tokens: int, vocab: int = 12) -> TableModel:
     for now, then in zip(tokens, (*tokens[1:], tokens[0]), strict=True):
         table[now, then] = 50.0
     return TableModel(table)
+
+
+# ---------------------------------------------------------------- the scripted engine
+
+
+def token(text: str, origin: Origin = Origin.PLAIN) -> Tokens:
+    """One token of a scripted answer."""
+    return Tokens((0,), text, origin, None if origin is Origin.PLAIN else "lookup", 0)
+
+
+ANSWER = (
+    token("The", Origin.ACCEPTED),
+    token(" capital", Origin.RESAMPLED),
+    token(" is", Origin.BONUS),
+    token(" Paris.", Origin.PLAIN),
+)
+
+
+def failed(error: MlxspecError) -> Failed:
+    """The event by which a job says this error."""
+    return Failed(error.kind, error.message, error.hint, error.exit_code)
+
+
+class ScriptedEngine:
+    """Says what it was told to say: each answer is tokens and other events; the last one repeats.
+
+    Attributes:
+        requests: everything that was asked of it, in order.
+    """
+
+    def __init__(
+        self,
+        *answers: Iterable[Event],
+        loading: Sequence[Event] = (),
+        pause_s: float = 0.0,
+    ) -> None:
+        self._answers = list(answers) or [ANSWER]
+        self._loading = loading
+        self._pause_s = pause_s
+        self.requests: list[LoadRequest | GenerateRequest] = []
+        self.closed = False
+
+    def __enter__(self) -> ScriptedEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closed = True
+
+    def load(self, request: LoadRequest) -> Job:
+        """The scripted events of loading, then Loaded unless they ended in Failed."""
+        self.requests.append(request)
+        loaded = Loaded(request.target or "smollm2-135m", "lookup", "cpu", 0.5, 8192)
+        ended = bool(self._loading) and isinstance(self._loading[-1], Failed)
+        return self._start([*self._loading, *([] if ended else [loaded])])
+
+    def generate(self, request: GenerateRequest) -> Job:
+        """The next scripted answer, until it ends or is cancelled."""
+        self.requests.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return self._start(itertools.chain([Prefill(0, 9, 0)], answer), answering=True)
+
+    def _start(self, events: Iterable[Event], *, answering: bool = False) -> Job:
+        job = Job()
+        threading.Thread(target=self._say, args=(job, events, answering), daemon=True).start()
+        return job
+
+    def _say(self, job: Job, events: Iterable[Event], answering: bool) -> None:
+        said: list[Tokens] = []
+        for event in events:
+            if job.cancelled():
+                break
+            job.emit(event)
+            if isinstance(event, Failed):
+                return
+            if isinstance(event, Tokens):
+                said.append(event)
+                time.sleep(self._pause_s)
+        if answering:
+            reason = FinishReason.CANCELLED if job.cancelled() else FinishReason.STOP
+            ids = tuple(i for tokens in said for i in tokens.ids)
+            job.emit(
+                Finished(reason, "".join(tokens.text for tokens in said), ids, scripted_stats(len(said)))
+            )
+
+
+def scripted_stats(tokens: int) -> DecodeStats:
+    """Figures that are easy to recognise."""
+    return DecodeStats(
+        prompt_tokens=9,
+        tokens=tokens,
+        target_passes=max(1, tokens // 2),
+        proposed=4,
+        accepted=3,
+        ttft_s=0.25,
+        decode_s=tokens / 50,
+        drafters={"lookup": DrafterStats(rounds=2, proposed=4, accepted=3)},
+    )
+
+
+def endless(text: str = "word ") -> Iterable[Event]:
+    """An answer without an end."""
+    return itertools.repeat(token(text))
+
+
+def run_scripted(engine: ScriptedEngine) -> None:
+    """Be the command line program, with this engine; for processes of their own."""
+    from mlxspec.cli import following, main
+
+    following.open_engine = lambda: engine  # type: ignore[assignment, return-value]
+    sys.argv[0] = "mlxspec"
+    main()

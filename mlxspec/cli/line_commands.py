@@ -1,0 +1,237 @@
+"""What slash commands do in the line chat. Their names, arguments and help are `mlxspec.chat.commands`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlxspec.chat import commands
+from mlxspec.chat.parameters import PARAMETERS
+from mlxspec.chat.visible import visible_line
+from mlxspec.cli.narrator import stats_line
+from mlxspec.cli.saving import history
+from mlxspec.cli.terminal import say
+from mlxspec.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlxspec.chat.records import Chat, SavedMessage
+    from mlxspec.cli.line_chat import LineChat
+
+_LISTED = 20
+
+
+class Leave(Exception):
+    """The user wants to leave."""
+
+
+def obey(chat: LineChat, call: commands.Call) -> None:
+    """Carry a command out. Raises UsageError when only the full-screen chat can, and Leave."""
+    action = _ACTIONS.get(call.command.name)
+    if action is None:
+        raise UsageError(
+            f"/{call.command.name} needs the full-screen chat.",
+            hint="Open it with `mlxspec run`, without --plain.",
+        )
+    action(chat, call.argument)
+
+
+def _new(chat: LineChat, _: str) -> None:
+    chat.saving.chat = None
+    chat.turns.clear()
+    chat.last = None
+    say("A new chat.")
+
+
+def _chats(chat: LineChat, argument: str) -> None:
+    store = chat.saving.store
+    if not argument:
+        for found in store.recent(_LISTED):
+            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.updated))
+            say(f"{found.id}  {day}  {visible_line(found.title)}")
+        return
+    chosen = store.find_chat(argument)
+    chat.saving.chat = chosen
+    chat.turns = history(store.path(chosen.id))
+    chat.setup.system = chosen.system or None
+    say(f"{visible_line(chosen.title)}: {len(chat.turns) // 2} answers so far.")
+
+
+def _search(chat: LineChat, argument: str) -> None:
+    if not argument:
+        raise UsageError("There is nothing to search for.", hint="Type /search WORDS.")
+    for hit in chat.saving.store.search(argument, limit=_LISTED):
+        say(f"{hit.chat}  {visible_line(hit.title)}: {visible_line(hit.before + hit.match + hit.after)}")
+
+
+def _rename(chat: LineChat, argument: str) -> None:
+    saved = _saved(chat)
+    chat.saving.chat = chat.saving.store.rename(saved.id, argument)
+
+
+def _delete(chat: LineChat, _: str) -> None:
+    saved = _saved(chat)
+    if input(f"Delete {visible_line(saved.title)}? [y/N] ").strip().lower() in ("y", "yes"):
+        chat.saving.store.delete(saved.id)
+        _new(chat, "")
+
+
+def _export(chat: LineChat, argument: str) -> None:
+    from mlxspec.chat.export import to_json, to_markdown
+
+    saved = _saved(chat)
+    store = chat.saving.store
+    file = Path(argument).expanduser()
+    text = to_json(store, saved) if file.suffix == ".json" else to_markdown(saved, store.path(saved.id))
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be written: {error.strerror or error}.", hint="Give another name or folder."
+        ) from error
+    say(f"Written to {visible_line(str(file))}.")
+
+
+def _retry(chat: LineChat, _: str) -> None:
+    if not chat.turns:
+        raise UsageError("There is nothing to answer again.", hint="Ask something first.")
+    chat.retry(_last_question(chat))
+
+
+def _think(chat: LineChat, argument: str) -> None:
+    _parameter(chat, "think", argument)
+
+
+def _k(chat: LineChat, argument: str) -> None:
+    _parameter(chat, "k", argument)
+
+
+def _seed(chat: LineChat, argument: str) -> None:
+    _parameter(chat, "seed", argument)
+
+
+def _stats(chat: LineChat, _: str) -> None:
+    say(stats_line(chat.last.stats) if chat.last else "There is no answer yet.")
+
+
+def _target(chat: LineChat, argument: str) -> None:
+    if argument:
+        _load(chat, target=argument, draft=None)
+    elif chat.loaded:
+        say(f"target: {visible_line(chat.loaded.target)}")
+
+
+def _draft(chat: LineChat, argument: str) -> None:
+    if argument:
+        _load(chat, target=chat.setup.target, draft=argument)
+    elif chat.loaded:
+        say(f"draft: {visible_line(chat.loaded.draft)}")
+
+
+def _pull(_chat: LineChat, argument: str) -> None:
+    # In a process of its own: what it makes of the files needs MLX, which here belongs to the engine.
+    subprocess.run([sys.executable, "-P", "-m", "mlxspec", "pull", "--", argument], check=False)
+
+
+def _spec(chat: LineChat, argument: str) -> None:
+    if argument:
+        chat.speculate = argument == "on"
+    say(f"spec: {'on' if chat.speculate else 'off'}")
+
+
+def _set(chat: LineChat, argument: str) -> None:
+    if not argument:
+        for parameter in PARAMETERS.values():
+            shown = parameter.show(chat.setup.values.get(parameter.field))
+            say(f"{parameter.name:20} {shown:10} {parameter.summary}")
+        return
+    parameter, value = commands.parse_setting(argument)
+    _put(chat, parameter.field, value)
+    say(f"{parameter.name}: {parameter.show(value)}")
+
+
+def _system(chat: LineChat, argument: str) -> None:
+    if argument:
+        chat.setup.system = None if argument == "off" else argument
+    say(f"system: {visible_line(chat.setup.system or 'off')}")
+
+
+def _help(_chat: LineChat, _: str) -> None:
+    usable = [command for command in commands.COMMANDS if command.name in _ACTIONS]
+    for group, members in groupby(usable, key=lambda command: command.group):
+        say(f"{group}")
+        for command in members:
+            say(f"  {command.written:20} {command.summary}")
+    say("Ctrl-C stops an answer, Ctrl-D leaves.")
+
+
+def _quit(_chat: LineChat, _: str) -> None:
+    raise Leave
+
+
+_ACTIONS: dict[str, Callable[[LineChat, str], None]] = {
+    "new": _new,
+    "chats": _chats,
+    "search": _search,
+    "rename": _rename,
+    "delete": _delete,
+    "export": _export,
+    "retry": _retry,
+    "think": _think,
+    "stats": _stats,
+    "target": _target,
+    "draft": _draft,
+    "pull": _pull,
+    "spec": _spec,
+    "k": _k,
+    "seed": _seed,
+    "set": _set,
+    "system": _system,
+    "help": _help,
+    "quit": _quit,
+}
+
+
+def _parameter(chat: LineChat, name: str, argument: str) -> None:
+    parameter = PARAMETERS[name]
+    if argument:
+        _put(chat, parameter.field, parameter.parse(argument))
+    say(f"{name}: {parameter.show(chat.setup.values.get(parameter.field))}")
+
+
+def _put(chat: LineChat, field: str, value: object) -> None:
+    if value is None:
+        chat.setup.values.pop(field, None)
+    else:
+        chat.setup.values[field] = value
+
+
+def _load(chat: LineChat, *, target: str | None, draft: str | None) -> None:
+    """Load other models; when that fails, those before."""
+    before = replace(chat.setup)
+    chat.setup.target, chat.setup.draft = target, draft
+    chat.load()
+    if chat.loaded is None:
+        chat.setup.target, chat.setup.draft = before.target, before.draft
+        chat.load()
+    if chat.loaded is not None:
+        say(f"target: {visible_line(chat.loaded.target)}, draft: {visible_line(chat.loaded.draft)}")
+
+
+def _saved(chat: LineChat) -> Chat:
+    if chat.saving.chat is None:
+        raise UsageError("This chat has no message yet.", hint="Ask something first.")
+    return chat.saving.store.chat(chat.saving.chat.id)
+
+
+def _last_question(chat: LineChat) -> SavedMessage | None:
+    if chat.saving.chat is None:
+        return None
+    questions = [m for m in chat.saving.store.path(chat.saving.chat.id) if m.role == "user"]
+    return questions[-1] if questions else None
