@@ -7,6 +7,7 @@ MlxspecError
 │   └── UnknownModel
 ├── SourceError           finding and fetching model files
 │   ├── DownloadFailed
+│   │   └── DownloadCancelled   stopped by the user (exit code 130)
 │   ├── HashMismatch
 │   ├── NotOnDisk
 │   ├── GatedModel
@@ -83,6 +84,12 @@ class SourceError(MlxspecError):
 
 class DownloadFailed(SourceError):
     """A download ended before all of the file was there."""
+
+
+class DownloadCancelled(DownloadFailed):
+    """The user stopped a download."""
+
+    exit_code = 130
 
 
 class HashMismatch(SourceError):
