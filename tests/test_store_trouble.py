@@ -224,6 +224,17 @@ def test_a_command_that_needs_the_disk_is_told_when_it_is_full(home: Places) -> 
         assert store.path(chat) == []
 
 
+def test_an_answer_whose_lease_cannot_be_made_is_not_saved(home: Places) -> None:
+    chat = saved_chat(home)
+    (home.data / "leases").write_text("a file where the folder should be")
+    with closing(Store.open(home)) as store, pytest.raises(StoreNotWritable, match="leases"):
+        store.answer(chat)
+    with closing(Store.open_or_unsaved(home)) as store:
+        store.answer(chat).finish(MessageState.DONE)
+        assert isinstance(store.unsaved, StoreNotWritable)
+        assert len(store.path(chat)) == 2
+
+
 def test_another_program_that_never_lets_go_does_not_stop_the_chat(
     home: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

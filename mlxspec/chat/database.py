@@ -85,17 +85,19 @@ class Database:
                 with explained(self.path), _transaction(self._connection):
                     return work(self._connection)
             except StoreNotWritable as problem:
-                if self.unsaved or not self._may_go_unsaved:
-                    raise
                 self.go_unsaved(problem)
             with explained(self.path), _transaction(self._connection):
                 return work(self._connection)
 
     def go_unsaved(self, reason: StoreError) -> None:
-        """Carry on in memory with a copy of everything. Raises StoreError if it cannot be read."""
+        """Carry on in memory with a copy of everything.
+
+        Raises: `reason` when the database must be on disk, or is in memory already; StoreError when it cannot
+        be read.
+        """
         with self._lock:
-            if self.unsaved:
-                return
+            if self.unsaved or not self._may_go_unsaved:
+                raise reason
             memory = _memory()
             try:
                 with explained(self.path):

@@ -47,7 +47,8 @@ from mlxspec.chat.records import (
     storable,
     typed_id,
 )
-from mlxspec.errors import StoreError, StoreNotWritable, UnknownChat, UsageError
+from mlxspec.chat.trouble import explain
+from mlxspec.errors import StoreError, UnknownChat, UsageError
 from mlxspec.events import Tokens
 from mlxspec.places import Places
 
@@ -185,12 +186,7 @@ class Store:
             try:
                 lease = Lease(self._leases)
             except OSError as error:
-                self._database.go_unsaved(
-                    StoreNotWritable(
-                        f"Nothing can be saved in {self._leases}: {error.strerror or error}.",
-                        hint="Check who may write to that folder.",
-                    )
-                )
+                self._database.go_unsaved(explain(error, self._leases))
         streaming = MessageState.STREAMING
         new = tree.NewMessage(chat, role, content="", state=streaming, owner=lease.token if lease else None)
         try:
