@@ -27,7 +27,6 @@ class Line:
         gutter: what stands in front of it and is no part of the text.
         continues: whether the next line belongs to the same paragraph.
         fill: the style of the rest of the row.
-        action: what a click on it does, for lines that are controls.
     """
 
     pieces: list[Piece]
@@ -35,7 +34,6 @@ class Line:
     gutter: tuple[Piece, ...] = ()
     continues: bool = False
     fill: str = ""
-    action: str | None = None
     _strip: Strip | None = field(default=None, repr=False)
     _drawn_for: object = field(default=None, repr=False)
 
@@ -49,17 +47,27 @@ class Line:
         """The width of the gutter."""
         return sum(cell_len(text) for text, _ in self.gutter)
 
-    def strip(self, palette: Palette, width: int) -> Strip:
-        """The line drawn, exactly `width` cells wide; kept until it changes or palette or width do."""
-        key = (palette, width)
+    def strip(self, palette: Palette, width: int, *, end: Piece | None = None) -> Strip:
+        """The line drawn `width` cells wide, and `end` behind it; kept until one of them changes."""
+        key = (palette, width, end)
         if self._strip is None or self._drawn_for != key:
             style = palette.style
             segments = [Segment(text, style(name)) for text, name in (*self.gutter, *self.pieces) if text]
-            strip = Strip(segments)
-            fill = style(self.fill)
-            self._strip = strip.adjust_cell_length(width, fill)
+            strip = Strip(segments).adjust_cell_length(width, style(self.fill))
+            if end is not None:
+                strip = Strip([*strip, Segment(end[0], style(end[1]))], width + cell_len(end[0]))
+            self._strip = strip
             self._drawn_for = key
         return self._strip
+
+    def restyled(self, start: int, stop: int, style: str) -> Line:
+        """A copy whose characters from `start` to `stop` have another style on top."""
+        inside = [cut for cut in (start, stop) if 0 < cut < len(self.text)]
+        pieces: list[Piece] = []
+        for part, offset in split_pieces(self.pieces, inside):
+            on = start <= offset < stop
+            pieces.extend((text, f"{name} {style}" if on else name) for text, name in part)
+        return Line(pieces, start=self.start, gutter=self.gutter, continues=self.continues, fill=self.fill)
 
     def changed(self) -> None:
         """The pieces are others now."""

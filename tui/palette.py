@@ -1,10 +1,10 @@
 """Every colour of the app: three themes, and the named styles that text is drawn in.
 
-All colours stand in the 256-colour cube, so a terminal with 256 colours shows exactly these. What a model wrote is
-coloured by where it came from: blue for guesses that were kept (the draft model's deep, lookup's pale), amber for
-the target's own word (strong and underlined where it replaced a guess, pale for the bonus after all guesses were
-kept), the text colour for plain rounds. Blue and amber stay apart for eyes that confuse red and green. Without
-colours weight, slant and underline say the same.
+All colours stand in the 256-colour cube, so a terminal with 256 colours shows exactly these. What a
+model wrote is coloured by where it came from: blue for guesses that were kept (the draft model's deep,
+lookup's pale), amber for the target's own word (strong and underlined where it replaced a guess, pale
+for the bonus after all guesses were kept), the text colour for plain rounds. Blue and amber stay apart
+for eyes that confuse red and green. Without colours weight, slant and underline say the same.
 """
 
 from __future__ import annotations
@@ -131,10 +131,12 @@ class Palette:
         self.theme = theme if theme in COLOURS else "dark"
         self.colour = colour
         self.colours = COLOURS[self.theme]
+        text, background = self.colours.foregrounds["text"], self.colours.background
+        self._base = Style.parse(f"{text} on {background}") if colour else Style()
         self.style = lru_cache(maxsize=None)(self._style)
 
     def _style(self, names: str) -> Style:
-        style = Style()
+        style = self._base
         for name in names.split():
             style += self._one(name)
         return style

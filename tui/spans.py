@@ -1,7 +1,7 @@
 """An answer's tokens as coloured lines that grow at the end only.
 
-A line that is full, or that a newline ends, is sealed: it is never measured, wrapped or drawn again. So a token
-costs the same at the end of a long answer as at its beginning.
+A line that is full, or that a newline ends, is sealed: it is never measured, wrapped or drawn again. So
+a token costs the same at the end of a long answer as at its beginning.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from tui.lines import Line, Piece, split_pieces
-from tui.wrapping import TAB, breaks
+from tui.wrapping import breaks
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The text that tokens of one origin and one round added, ready to be shown."""
+    """The text that tokens of one origin and one round added; without tabs and control characters."""
 
     text: str
     style: str
@@ -36,11 +36,13 @@ class SpanFlow:
         self._length = 0
         self._gutter = gutter
         self._open_chars = 0
-        self.lines: list[Line] = []
-        self.set_width(width)
+        self._width = width
+        self.lines: list[Line] = [Line([], gutter=gutter)]
 
     def set_width(self, width: int) -> None:
-        """Lay everything out anew."""
+        """Lay everything out anew, if the width is another."""
+        if width == self._width:
+            return
         self._width = width
         self.lines = [Line([], gutter=self._gutter)]
         self._open_chars = 0
@@ -69,8 +71,6 @@ class SpanFlow:
     def _write(self, text: str, style: str) -> None:
         if not text:
             return
-        if "\t" in text:
-            text = text.replace("\t", TAB)
         line = self.lines[-1]
         pieces = line.pieces
         if pieces and pieces[-1][1] == style:
@@ -104,3 +104,12 @@ class SpanFlow:
         if first == last:
             return None
         return self._starts[first], self._starts[last - 1] + len(self.spans[last - 1].text)
+
+    def line_at(self, offset: int) -> int:
+        """Which line holds the character at `offset`."""
+        return bisect_right(self.lines, offset, key=lambda line: line.start) - 1
+
+    def holds(self, line: Line) -> bool:
+        """Whether this very line is one of the flow's."""
+        nth = self.line_at(line.start)
+        return nth >= 0 and self.lines[nth] is line

@@ -12,7 +12,8 @@ def breaks(text: str, width: int) -> list[int]:
 
     `text` has no newline. A line is `text[previous break : break]`; the spaces that it breaks at stay at its
     end and may stand beyond `width`. A word longer than a line is cut, never inside a grapheme.
-    Wide characters (CJK, emoji) may be broken around. Greedy: text added at the end moves no break but the last.
+    Wide characters (CJK, emoji) may be broken around. Greedy: text added at the end moves no break but
+    the last.
     """
     width = max(1, width)
     if text.isascii():
@@ -37,7 +38,7 @@ def cut_to(text: str, width: int) -> str:
 
 
 def column_to_offset(text: str, column: int) -> int:
-    """The offset in `text` of the grapheme that stands at cell `column`; its length when the column is behind it."""
+    """The offset in `text` of the grapheme at cell `column`; its length when the column is behind it."""
     if text.isascii():
         return max(0, min(column, len(text)))
     used = 0

@@ -1,0 +1,435 @@
+"""The Textual app: which widgets stand where, and what the keys do. What commands do is in `actions`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.content import Content
+
+from mlxspec.chat.commands import COMMANDS as TABLE
+from mlxspec.chat.commands import parse
+from mlxspec.errors import InvalidSettings, MlxspecError
+from mlxspec.places import Places, places
+from mlxspec.settings import Settings, change_setting, load_settings
+from tui.actions import Actions
+from tui.answer import AnswerEntry
+from tui.choices import Choices
+from tui.composer import Composer
+from tui.conversation import Conversation
+from tui.entry import Entry, NoticeEntry
+from tui.feed import JobLike
+from tui.inspector import Inspector
+from tui.lines import Piece
+from tui.loader import Loader
+from tui.options import ChatOptions
+from tui.palette import THEMES, Palette, textual_theme, theme_for
+from tui.prompt_history import PromptHistory
+from tui.saved_chat import SavedChat
+from tui.status import status_of
+from tui.status_line import StatusLine
+from tui.suggestions import Suggestions
+from tui.transcript import Transcript
+from tui.welcome import welcome
+
+if TYPE_CHECKING:
+    from mlxspec.engine import GenerateRequest, LoadRequest
+
+LONG_ANSWER = 20_000  # characters
+TWICE_S = 2.0  # the second Ctrl+C must come within this time
+
+
+class EngineLike(Protocol):
+    """What the app needs of the engine."""
+
+    def load(self, request: LoadRequest) -> JobLike:
+        """Fetch and load models."""
+        ...
+
+    def generate(self, request: GenerateRequest) -> JobLike:
+        """Answer."""
+        ...
+
+    def close(self) -> None:
+        """Stop and let go."""
+        ...
+
+
+class ChatApp(App[int]):
+    """The chat. `engine` makes the engine when the first picture is on the screen."""
+
+    TITLE = "mlxspec"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    CSS = """
+    Screen { background: $background; align-horizontal: center; }
+    #main { height: 1fr; align-horizontal: center; layout: vertical; }
+    .-wide #main { layout: horizontal; }
+    #column { width: 1fr; max-width: 124; height: 1fr; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(command.key, f"command('{command.name}')", command.summary, show=False, priority=True)
+            for command in TABLE
+            if command.key
+        ),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("escape", "escape", show=False),
+        Binding("ctrl+r", "recall", show=False, priority=True),
+        Binding("ctrl+g", "write_in_editor", show=False, priority=True),
+        Binding("pageup", "scroll_pages(-1)", show=False, priority=True),
+        Binding("pagedown", "scroll_pages(1)", show=False, priority=True),
+        Binding("shift+up", "scroll_rows(-1)", show=False, priority=True),
+        Binding("shift+down", "scroll_rows(1)", show=False, priority=True),
+        Binding("ctrl+home", "scroll_to_start", show=False, priority=True),
+        Binding("ctrl+end", "scroll_to_end", show=False, priority=True),
+        Binding("alt+up", "mark(-1)", show=False, priority=True),
+        Binding("alt+down", "mark(1)", show=False, priority=True),
+        Binding("f6", "fold", show=False, priority=True),
+        Binding("f7", "copy_code", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        options: ChatOptions | None = None,
+        *,
+        engine: Callable[[Places], EngineLike] | None = None,
+        where: Places | None = None,
+    ) -> None:
+        # Colours are ours to choose: Textual's conversion of ANSI colours would cost time in every frame.
+        super().__init__(ansi_color=True)
+        self.options = options or ChatOptions()
+        self.places = where or places()
+        self.settings, self._settings_problem = _settings(self.places)
+        for name in THEMES:
+            self.register_theme(textual_theme(name))
+        self.theme = theme_for(self.settings.theme)
+        self.palette = Palette(self.theme, colour=not self.no_color)
+        self.choices = Choices(
+            target=self.options.target,
+            draft=self.options.draft or "auto",
+            context=self.options.context,
+            kv_bits=self.options.kv_bits,
+            system=self.options.system or "",
+            values=dict(self.options.values),
+        )
+        self.coloured = self.settings.view == "coloured"
+        self.actions = Actions(self)
+        self.transcript = Transcript(self.palette)
+        self.suggestions = Suggestions()
+        history = self.places.data / "history.jsonl" if self.settings.history else None
+        self.composer = Composer(PromptHistory(history), self.suggestions, complete=self.actions.complete)
+        self.inspector = Inspector(self.palette)
+        self.status_line = StatusLine()
+        self.loader = Loader(self)
+        self.conversation = Conversation(self)
+        self.saved: SavedChat
+        self.engine: EngineLike
+        self.marked: Entry | None = None
+        self._make_engine = engine or _real_engine
+        self._begun = False
+        self._waiting: list[str] = []  # sent before anything was there to take it
+        self._interrupted_at = -TWICE_S
+
+    def compose(self) -> ComposeResult:
+        """The widgets, from above."""
+        with Container(id="main"):
+            with Vertical(id="column"):
+                yield self.transcript
+                yield self.suggestions
+                yield self.composer
+            yield self.inspector
+        yield self.status_line
+
+    def on_mount(self) -> None:
+        """Keys go to the composer from the first picture on."""
+        self.composer.focus()
+        self.transcript.show_entries([welcome(self.choices)])
+
+    def on_ready(self) -> None:
+        """The first picture is painted; everything that takes time begins now."""
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        from mlxspec.chat.store import Store
+
+        def reopen() -> Store:
+            return Store.open_or_unsaved(self.places)
+
+        self.saved = SavedChat(reopen(), reopen=reopen, warn=self._warn_of_store)
+        if self._settings_problem is not None:
+            self.say(self._settings_problem.message, self._settings_problem.hint, kind="warning")
+        self.engine = self._make_engine(self.places)
+        self.actions.chats.resume()
+        self.loader.load()
+        self._begun = True
+        for text in self._waiting:
+            self.conversation.ask(text)
+        self._waiting.clear()
+
+    def on_unmount(self) -> None:
+        """Save what is pending and let the engine go."""
+        if self._begun:
+            self.conversation.stop(at_once=True)
+            self.saved.store.close()
+            self.engine.close()
+
+    # What the parts tell the app
+
+    def say(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        kind: str = "muted",
+        before: Entry | None = None,
+        actions: Sequence[Piece] = (),
+    ) -> None:
+        """Put a word of the program's own into the transcript."""
+        self.put_notice(NoticeEntry(message, hint, kind=kind, actions=actions), before=before)
+
+    def put_notice(self, entry: NoticeEntry, *, before: Entry | None = None) -> None:
+        """Put a notice into the transcript."""
+        self.transcript.put(entry, before=before)
+        self.transcript.update_rows()
+
+    def put_answer(self, answer: AnswerEntry, *, before: Entry | None) -> None:
+        """An answer begins."""
+        for entry in self.transcript.entries:
+            if entry.last_answer:
+                entry.last_answer = False
+                entry.changed()
+        answer.last_answer = True
+        self.transcript.put(answer, before=before)
+        self.transcript.update_rows()
+        self.show_status()
+
+    def show_entries(self, entries: list[Entry]) -> None:
+        """Show a chat."""
+        self.marked = None
+        answers = [entry for entry in entries if isinstance(entry, AnswerEntry)]
+        if answers:
+            answers[-1].last_answer = True
+        self.transcript.show_entries(entries or [welcome(self.choices)])
+        self.chat_changed()
+        self.show_status()
+
+    def answer_grew(self) -> None:
+        """Events came."""
+        self.transcript.update_rows()
+        self.show_status()
+
+    def answer_ended(self, answer: AnswerEntry) -> None:
+        """An answer is complete: a long one settles when its Markdown has been read, away from the keys."""
+        if answer.characters > LONG_ANSWER and not answer.coloured:
+            self.run_worker(self._settle(answer), exit_on_error=False)
+        else:
+            answer.settle()
+        self.transcript.update_rows()
+        self.show_status()
+
+    async def _settle(self, answer: AnswerEntry) -> None:
+        import asyncio
+
+        await asyncio.to_thread(answer.read)
+        answer.settle()
+        self.transcript.update_rows()
+
+    def waiting_for(self, doing: str) -> None:
+        """Say in an answer that has not begun what it waits for."""
+        answer = self.conversation.answer
+        if answer is not None and not answer.text and doing and answer.waiting != doing:
+            answer.waiting = doing
+            answer.changed()
+            self.transcript.update_rows()
+
+    def models_loaded(self) -> None:
+        """Other models are in memory."""
+        answer = self.conversation.answer
+        if answer is not None and not answer.text:
+            answer.waiting = "reading the prompt"
+            answer.changed()
+        self.transcript.update_rows()
+
+    def chat_changed(self) -> None:
+        """Another chat, or another title."""
+        chat = self.saved.chat
+        self.title = f"{chat.title} – mlxspec" if chat is not None and chat.title else "mlxspec"
+
+    def show_status(self) -> None:
+        """Bring the status line up to date."""
+        self.status_line.show(status_of(self))
+
+    def _warn_of_store(self, error: MlxspecError) -> None:
+        self.say(f"This chat is not being saved: {error.message}", error.hint, kind="warning")
+
+    # Messages of widgets
+
+    def on_composer_sent(self, event: Composer.Sent) -> None:
+        """A message or a command."""
+        try:
+            call = parse(event.text)
+        except MlxspecError as error:
+            self.say(error.message, error.hint, kind="warning")
+            return
+        text = self.composer.take()
+        self.composer.prompts.add(text)
+        if call is not None:
+            self.action_command(call.command.name, call.argument)
+        elif self._begun:
+            if not self.actions.answers.sent(text):
+                self.conversation.ask(text)
+        else:
+            self._waiting.append(text)
+
+    def on_transcript_round_picked(self, event: Transcript.RoundPicked) -> None:
+        """A token was clicked."""
+        self.actions.answers.look_into(event.entry, event.round)
+
+    def on_inspector_moved(self, event: Inspector.Moved) -> None:
+        """Another round is looked at: show where it stands."""
+        self.transcript.show_round(event.entry, event.round)
+
+    def on_inspector_closed(self, _event: Inspector.Closed) -> None:
+        """Keys go back to the composer."""
+        self.transcript.show_round(None)
+        self.composer.focus()
+
+    def on_transcript_clicked(self, event: Transcript.Clicked) -> None:
+        """A control, or an entry."""
+        self.actions.clicked(event.entry, event.action)
+
+    # Keys
+
+    def action_command(self, name: str, argument: str = "") -> None:
+        """Do a command of the table."""
+        if not self._begun:
+            return
+        try:
+            self.actions.do(name, argument)
+        except MlxspecError as error:
+            self.say(error.message, error.hint, kind="warning")
+        self.show_status()
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C: copy, stop, or leave the second time."""
+        if text := self.selected_text():
+            self.actions.answers.copy_text(text, "the marked text")
+            self.transcript.clear_selection()
+        elif self._begun and (self.conversation.stop() or self.loader.cancel()):
+            self._interrupted_at = -TWICE_S
+        elif self._clock() - self._interrupted_at < TWICE_S:
+            self.exit(0)
+        else:
+            self._interrupted_at = self._clock()
+            self.hint("Press Ctrl+C once more to leave")
+
+    def action_escape(self) -> None:
+        """Esc: stop the answer, or a download; keep everything."""
+        if self.actions.answers.give_up_editing() or not self._begun:
+            return
+        if not (self.conversation.stop() or self.loader.cancel() or self.actions.models.cancel_pull()):
+            self.mark(None)
+
+    def action_recall(self) -> None:
+        """Search what was sent."""
+        self.actions.recall()
+
+    def action_write_in_editor(self) -> None:
+        """Write in $EDITOR."""
+        self.actions.write_in_editor()
+
+    def action_scroll_pages(self, pages: int) -> None:
+        """Scroll the transcript."""
+        self.transcript.scroll_pages(pages)
+
+    def action_scroll_rows(self, rows: int) -> None:
+        """Scroll the transcript."""
+        self.transcript.scroll_rows(rows)
+
+    def action_scroll_to_start(self) -> None:
+        """Go to the first message."""
+        self.transcript.to_start()
+
+    def action_scroll_to_end(self) -> None:
+        """Go to the end and follow it."""
+        self.transcript.to_end()
+
+    def action_mark(self, step: int) -> None:
+        """Mark the message above or below."""
+        self.actions.answers.mark_next(step)
+
+    def action_fold(self) -> None:
+        """Fold or unfold thinking."""
+        self.actions.answers.fold(self.marked)
+
+    def action_copy_code(self) -> None:
+        """Copy the last code block."""
+        self.action_command("copy", "code")
+
+    def mark(self, entry: Entry | None) -> None:
+        """Let commands go to this entry; None for the last one."""
+        for other in (self.marked, entry):
+            if other is not None:
+                other.marked = other is entry
+                other.changed()
+        self.marked = entry
+        self.transcript.update_rows()
+
+    def selected_text(self) -> str:
+        """What is marked in the transcript or the composer."""
+        return self.transcript.selected_text() or self.composer.selected_text
+
+    def hint(self, text: str) -> None:
+        """Say something that goes away by itself."""
+        self.notify(Content(text).plain, timeout=TWICE_S, markup=False)
+
+    def use_theme(self, name: str) -> None:
+        """Change the colours, and remember it."""
+        self.theme = theme_for(name)
+        self.palette = self.inspector.palette = Palette(self.theme, colour=not self.no_color)
+        self.transcript.use_palette(self.palette)
+        try:
+            self.settings = change_setting(self.places, "theme", name)
+        except InvalidSettings as error:
+            self.say(error.message, error.hint, kind="warning")
+
+    def _clock(self) -> float:
+        import time
+
+        return time.monotonic()
+
+
+def _settings(where: Places) -> tuple[Settings, InvalidSettings | None]:
+    try:
+        return load_settings(where), None
+    except InvalidSettings as error:
+        return Settings(), error
+
+
+def _real_engine(where: Places) -> EngineLike:
+    from mlxspec.engine import Engine
+
+    return Engine(where)
+
+
+def run(**options: Any) -> int:
+    """Open the chat; see `ChatOptions` for the options. Returns the exit code."""
+    if os.environ.get("NO_COLOR") == "":
+        # Set but empty means colours (no-color.org).
+        del os.environ["NO_COLOR"]
+    load = options.pop("load", None)
+    if load is not None:
+        options |= {
+            "target": load.target,
+            "draft": load.draft,
+            "context": load.context,
+            "kv_bits": load.kv_bits,
+        }
+    return ChatApp(ChatOptions(**options)).run() or 0

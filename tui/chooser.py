@@ -1,0 +1,202 @@
+"""A list over the chat to choose from, narrowed by what is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from mlxspec.chat.commands import key_text
+from tui.shown import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Something to choose.
+
+    Attributes:
+        id: what the choice is called.
+        label: what it says, and `detail` behind it.
+        detail: more about it, muted.
+        note: a second line, for what needs words; "" for none.
+        enabled: whether it may be chosen.
+        heading: whether it is a heading.
+    """
+
+    id: str
+    label: str
+    detail: str = ""
+    note: str = ""
+    enabled: bool = True
+    heading: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen, and by which key."""
+
+    id: str
+    key: str = "enter"
+
+
+class Chooser(ModalScreen[Choice | None]):
+    """Gives the choice, or None. `find` turns what is typed into rows; without it, `rows` are narrowed."""
+
+    DEFAULT_CSS = """
+    Chooser {
+        align: center middle; background: $background 70%;
+        & > Vertical {
+            width: 90%; max-width: 96; height: auto; max-height: 90%;
+            border: round $accent; background: $background; padding: 0 1;
+        }
+        & Input { border: none; height: 1; padding: 0 1; background: $surface; margin: 0 0 1 0; }
+        & OptionList {
+            height: auto; max-height: 24; border: none; padding: 0; background: $background;
+            scrollbar-size-vertical: 1;
+        }
+        & OptionList:focus { border: none; background-tint: transparent; }
+        & OptionList > .option-list--option-disabled { color: $muted; }
+        & OptionList:nocolor > .option-list--option-highlighted { text-style: reverse; }
+        & #hints { color: $muted; margin: 1 0 0 0; }
+    }
+    .-short Chooser > Vertical { max-height: 100%; width: 100%; border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", show=False),
+        Binding("ctrl+c", "dismiss(None)", show=False, priority=True),
+        Binding("up", "move(-1)", show=False, priority=True),
+        Binding("down", "move(1)", show=False, priority=True),
+        Binding("pageup", "move(-10)", show=False, priority=True),
+        Binding("pagedown", "move(10)", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        rows: Sequence[Row] = (),
+        *,
+        find: Callable[[str], Sequence[Row]] | None = None,
+        keys: Mapping[str, str] | None = None,
+        typed: str = "",
+        empty: str = "Nothing is here.",
+        current: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._rows = list(rows)
+        self._find = find
+        self._keys = dict(keys or {})
+        self._typed = typed
+        self._empty = empty
+        self._current = current
+
+    def compose(self) -> ComposeResult:
+        """Title, what is typed, the rows, the keys."""
+        box = Vertical()
+        box.border_title = Content(one_line(self._title))
+        with box:
+            yield Input(self._typed, placeholder="type to narrow the list", compact=True)
+            yield OptionList(markup=False, compact=True)
+            hints = {"enter": "choose", **self._keys, "escape": "close"}
+            yield Static(
+                Content(" · ".join(f"{key_text(key)} {does}" for key, does in hints.items())), id="hints"
+            )
+
+    def on_mount(self) -> None:
+        """Typing narrows at once."""
+        self.query_one(OptionList).can_focus = False
+        self.query_one(Input).focus()
+        self._show(self._typed)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Something else is typed."""
+        self._show(event.value)
+
+    def on_input_submitted(self, _event: Input.Submitted) -> None:
+        """Enter takes the marked row."""
+        self._choose("enter")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A row was clicked."""
+        if event.option_id is not None:
+            self.dismiss(Choice(event.option_id))
+
+    def on_key(self, event: events.Key) -> None:
+        """The keys that do something else with the marked row."""
+        if event.key in self._keys:
+            event.stop()
+            event.prevent_default()
+            self._choose(event.key)
+
+    def action_move(self, steps: int) -> None:
+        """Mark another row."""
+        rows = self.query_one(OptionList)
+        for _ in range(abs(steps)):
+            (rows.action_cursor_up if steps < 0 else rows.action_cursor_down)()
+
+    def replace_rows(self, rows: Sequence[Row]) -> None:
+        """Show other rows, as what they say has become known."""
+        marked = self._marked()
+        self._rows = list(rows)
+        self._show(self.query_one(Input).value, marked)
+
+    def _choose(self, key: str) -> None:
+        marked = self._marked()
+        if marked is not None:
+            self.dismiss(Choice(marked, key))
+
+    def _marked(self) -> str | None:
+        rows = self.query_one(OptionList)
+        if rows.highlighted is None:
+            return None
+        option = rows.get_option_at_index(rows.highlighted)
+        return None if option.disabled else option.id
+
+    def _show(self, typed: str, current: str | None = None) -> None:
+        rows = self._find(typed) if self._find is not None else _narrowed(self._rows, typed)
+        width = min(40, max((len(one_line(row.label)) for row in rows if not row.heading), default=0))
+        found = self.query_one(OptionList)
+        found.clear_options()
+        found.add_options([_option(row, width) for row in rows])
+        if not rows:
+            found.add_option(Option(Content.styled(self._empty, "$muted"), disabled=True))
+        wanted = current or self._current
+        at = next((i for i, row in enumerate(rows) if row.id == wanted and row.enabled), None)
+        if at is None:
+            at = next((i for i, row in enumerate(rows) if row.enabled and not row.heading), None)
+        found.highlighted = at
+
+
+def _option(row: Row, width: int) -> Option:
+    label = one_line(row.label)
+    if row.heading:
+        return Option(Content.styled(label, "bold"), id=row.id, disabled=True)
+    content = Content.assemble((f"  {label.ljust(width)}", ""), ("  " + one_line(row.detail), "$muted"))
+    if row.note:
+        content = Content("\n").join([content, Content.styled("    " + one_line(row.note), "$muted")])
+    return Option(content, id=row.id, disabled=not row.enabled)
+
+
+def _narrowed(rows: Sequence[Row], typed: str) -> list[Row]:
+    """The rows that hold every typed word; headings stay as long as something is below them."""
+    words = typed.lower().split()
+    found: list[Row] = []
+    for row in rows:
+        if row.heading:
+            if found and found[-1].heading:
+                found.pop()
+            found.append(row)
+        elif all(word in f"{row.label} {row.detail} {row.note}".lower() for word in words):
+            found.append(row)
+    if found and found[-1].heading:
+        found.pop()
+    return found

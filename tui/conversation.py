@@ -1,0 +1,305 @@
+"""The chat on the screen: asking, answering, stopping, trying again, and going from branch to branch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlxspec.events import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Notice,
+    Prefill,
+    RoundReport,
+    Tokens,
+)
+from tui.answer import AnswerEntry
+from tui.attachments import attach
+from tui.choices import turns
+from tui.entry import Entry, UserEntry
+from tui.feed import Feed
+from tui.meter import Meter
+
+if TYPE_CHECKING:
+    from mlxspec.chat.answer_writer import AnswerWriter
+    from mlxspec.chat.records import Chat, SavedMessage
+    from tui.app import ChatApp
+
+NEARLY_FULL = 0.85
+_NOTES = {
+    FinishReason.LENGTH: "Ended at the most tokens that were allowed.",
+    FinishReason.CONTEXT: "Ended because the context is full.",
+    FinishReason.CANCELLED: "Stopped.",
+}
+
+
+class Conversation:
+    """Turns what the user does into saved messages, requests and entries of the transcript.
+
+    Attributes:
+        answer: the answer that streams, None while there is none.
+        queue: messages that wait until the answer is complete.
+        meter: the figures of the answer that streams, or of the last one.
+        context_used: tokens in the context after the last answer; None while that is unknown.
+        last_stats: the figures of the last complete answer.
+    """
+
+    def __init__(self, app: ChatApp) -> None:
+        self._app = app
+        self.answer: AnswerEntry | None = None
+        self.queue: list[UserEntry] = []
+        self.meter: Meter | None = None
+        self.context_used: int | None = None
+        self.last_stats: dict[str, object] | None = None
+        self._feed: Feed | None = None
+        self._writer: AnswerWriter | None = None
+        self._warned_of_context = False
+
+    # Asking
+
+    def ask(self, text: str) -> None:
+        """Send a message, after the answer that streams if there is one."""
+        message, problems = attach(text, Path.cwd())
+        for problem in problems:
+            self._app.say(problem, kind="warning")
+        entry = UserEntry(message)
+        self._app.transcript.put(entry)
+        self._app.transcript.to_end()
+        if self.answer is not None:
+            entry.queued = True
+            self.queue.append(entry)
+        else:
+            self._begin(entry)
+
+    def retry(self, entry: Entry | None = None) -> bool:
+        """Answer a question once more, beside the answer that it has. False when there is none."""
+        self.stop(at_once=True)
+        messages = self._app.saved.path()
+        at = self._index_of(entry, messages) if entry is not None else len(messages) - 1
+        while at >= 0 and messages[at].role != "user":
+            at -= 1
+        if at < 0:
+            return False
+        self._show(messages[: at + 1])
+        self._answer(messages[at])
+        return True
+
+    def edit(self, entry: UserEntry, text: str) -> None:
+        """Put another wording in the place of a question, and answer it; the old branch stays."""
+        self.stop(at_once=True)
+        messages = self._app.saved.path()
+        at = self._index_of(entry, messages)
+        if at < 0:
+            self.ask(text)
+            return
+        message, problems = attach(text, Path.cwd())
+        edited = self._app.saved.edit(messages[at], message)
+        self._show([*messages[:at], edited])
+        for problem in problems:
+            self._app.say(problem, kind="warning")
+        self._answer(edited)
+
+    def go_to_version(self, entry: UserEntry | AnswerEntry, steps: int) -> None:
+        """Show another branch."""
+        if entry.message is None:
+            return
+        self.stop(at_once=True)
+        self._show(self._app.saved.go_to_version(entry.message, steps))
+
+    def open(self, chat: Chat | None) -> None:
+        """Show a saved chat, or begin a new one."""
+        self.stop(at_once=True)
+        self.queue.clear()
+        self.context_used = self.last_stats = self.meter = None
+        self._warned_of_context = False
+        self._show(self._app.saved.open(chat))
+
+    def stop(self, *, at_once: bool = False) -> bool:
+        """Stop the answer that streams; what stands there stays. False when there is none.
+
+        The engine needs up to a round, and then gives the figures; `at_once` does without them.
+        """
+        answer, feed = self.answer, self._feed
+        if answer is None or feed is None:
+            return False
+        feed.job.cancel()
+        if at_once or not answer.text:  # the engine may still be loading, or reading a prompt
+            feed.stop()
+            self._handle(feed.job.drain())
+            if self.answer is not None:
+                self._end("stopped", stats=None, note="Stopped.")
+        return True
+
+    # Answering
+
+    def _begin(self, entry: UserEntry) -> None:
+        choices = self._app.choices
+        question = self._app.saved.ask(
+            entry.text,
+            target=choices.target or "",
+            draft=choices.draft,
+            system=choices.system,
+            params=choices.params(),
+        )
+        entry.message, entry.queued = question.id, False
+        entry.changed()
+        self._app.chat_changed()
+        self._answer(question)
+
+    def _answer(self, question: SavedMessage) -> None:
+        messages = self._app.saved.path()
+        answer = AnswerEntry(coloured=self._app.coloured)
+        answer.waiting = self._app.loader.doing or "reading the prompt"
+        self._writer = self._app.saved.answer(question.id)
+        answer.message = self._writer.message
+        answer.versions = self._app.saved.versions().get(answer.message, (1, 1))
+        self.answer = answer
+        self.meter = Meter(time.perf_counter)
+        self._app.put_answer(answer, before=self.queue[0] if self.queue else None)
+        try:
+            request = self._app.choices.generate_request(turns(messages))
+            job = self._app.engine.generate(request)
+        except Exception as error:
+            self._end("failed", stats=None, note="It failed.")
+            self._app.say(str(error), kind="error")
+            return
+        self._feed = Feed(job, self._handle)
+        self._app.run_worker(self._feed.run(), exit_on_error=True)
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        answer = self.answer
+        if answer is None:
+            return
+        for event in events:
+            if self.meter is not None:
+                self.meter.take(event)
+            match event:
+                case Tokens():
+                    answer.append(event)
+                    if self._writer is not None:
+                        self._writer.append(event)
+                case RoundReport():
+                    answer.reports[event.round] = event
+                case Prefill():
+                    answer.waiting = _prefill_text(event)
+                    if not answer.text:
+                        answer.changed()
+                case Notice():
+                    self._notice(event)
+                case Finished():
+                    self._finished(event)
+                case Failed():
+                    self._end("failed", stats=None, note="It failed.")
+                    self._app.say(event.message, event.hint, kind="error")
+                case _:
+                    pass
+        self._app.answer_grew()
+
+    def _finished(self, event: Finished) -> None:
+        stats = event.stats.as_dict()
+        self.last_stats = stats
+        self.context_used = event.stats.prompt_tokens + event.stats.tokens
+        state = "stopped" if event.reason is FinishReason.CANCELLED else "done"
+        self._end(state, stats=stats, note=_NOTES.get(event.reason, ""))
+        self._warn_of_full_context()
+
+    def _end(self, state: str, *, stats: dict[str, object] | None, note: str) -> None:
+        from mlxspec.chat.records import MessageState
+
+        answer, writer = self.answer, self._writer
+        self.answer = self._feed = self._writer = None
+        if answer is None:
+            return
+        answer.finish(stats=stats, note=note)
+        if writer is not None:
+            writer.finish(MessageState(state), stats=stats)
+        self._app.answer_ended(answer)
+        if state == "done" and self.queue:
+            self._begin(self.queue.pop(0))
+        elif self.queue:
+            self._give_queue_back()
+
+    def _give_queue_back(self) -> None:
+        """What was to be sent next goes back to where it was written."""
+        texts = [entry.text for entry in self.queue]
+        for entry in self.queue:
+            self._app.transcript.take_out(entry)
+        self.queue.clear()
+        written = self._app.composer.text
+        self._app.composer.put("\n\n".join([*texts, written] if written else texts))
+
+    def _notice(self, event: Notice) -> None:
+        left_out = getattr(event, "left_out", 0)
+        if left_out:
+            self._mark_outside(left_out)
+        self._app.say(event.message, kind="warning", before=self.answer)
+
+    def _mark_outside(self, count: int) -> None:
+        """Mark the oldest turns as no longer in the prompt."""
+        seen = 0
+        for entry in self._app.transcript.entries:
+            if isinstance(entry, UserEntry):
+                seen += 1
+                if seen > count:
+                    break
+            if isinstance(entry, UserEntry | AnswerEntry) and entry is not self.answer:
+                entry.outside = True
+                entry.changed()
+
+    def _warn_of_full_context(self) -> None:
+        holds = self._app.loader.context_tokens
+        if not holds or self.context_used is None or self._warned_of_context:
+            return
+        if self.context_used > NEARLY_FULL * holds:
+            self._warned_of_context = True
+            share = 100 * self.context_used / holds
+            self._app.say(
+                f"The context is {share:.0f} % full.",
+                "The oldest turns will soon leave the prompt; they stay on the screen. /new begins afresh.",
+                kind="warning",
+            )
+
+    # Showing
+
+    def _show(self, messages: Sequence[SavedMessage]) -> None:
+        from mlxspec.chat.records import MessageState
+
+        versions = self._app.saved.versions()
+        entries: list[Entry] = []
+        for message in messages:
+            if message.role == "user":
+                entries.append(
+                    UserEntry(message.content, message=message.id, versions=versions.get(message.id, (1, 1)))
+                )
+                continue
+            answer = AnswerEntry.saved(
+                message.content,
+                lambda id=message.id: self._app.saved.spans(id),  # type: ignore[misc]
+                message=message.id,
+                versions=versions.get(message.id, (1, 1)),
+            )
+            answer.stats = message.stats
+            if message.state is MessageState.STOPPED:
+                answer.note = "Stopped."
+            elif message.state is MessageState.FAILED:
+                answer.note = "It failed."
+            if self._app.coloured:
+                answer.colour(True)
+            entries.append(answer)
+        self._app.show_entries(entries)
+
+    def _index_of(self, entry: Entry | None, messages: Sequence[SavedMessage]) -> int:
+        wanted = getattr(entry, "message", None)
+        for number, message in enumerate(messages):
+            if wanted is not None and message.id == wanted:
+                return number
+        return -1
+
+
+def _prefill_text(event: Prefill) -> str:
+    known = f", {event.reused} of them known already" if event.reused else ""
+    return f"reading the prompt: {event.done} of {event.total} tokens{known}"

@@ -1,0 +1,127 @@
+"""Loading models in the background: what is fetched, how far it is, what is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlxspec.events import Downloading, Event, Failed, Loaded, Loading, Notice
+from tui.attachments import size_text
+from tui.entry import NoticeEntry
+from tui.feed import Feed
+from tui.figures import drafter_text
+
+if TYPE_CHECKING:
+    from tui.app import ChatApp
+
+BAR_CELLS = 24
+
+
+class Loader:
+    """One load at a time; a second one follows the first.
+
+    Attributes:
+        doing: what is being fetched or loaded, "" for nothing.
+        loaded: what is in memory; None before the first load.
+        ready: whether the last load succeeded.
+    """
+
+    def __init__(self, app: ChatApp) -> None:
+        self._app = app
+        self.doing = ""
+        self.loaded: Loaded | None = None
+        self.ready = False
+        self._feed: Feed | None = None
+        self._progress: NoticeEntry | None = None
+
+    @property
+    def context_tokens(self) -> int | None:
+        """How many tokens prompt and answer may have together."""
+        return None if self.loaded is None else self.loaded.context_tokens
+
+    @property
+    def models(self) -> str:
+        """The models in words."""
+        if self.loaded is None:
+            return ""
+        if self.loaded.draft == "none":
+            return self.loaded.target
+        return f"{self.loaded.target} + {drafter_text(self.loaded.draft)}"
+
+    def load(self) -> None:
+        """Have the chosen models in memory."""
+        choices = self._app.choices
+        self.doing = f"loading {choices.target or 'the model'}"
+        self._feed = Feed(self._app.engine.load(choices.load_request()), self._handle)
+        self._app.run_worker(self._feed.run(), exit_on_error=True)
+        self._app.show_status()
+
+    def cancel(self) -> bool:
+        """Stop fetching. False when nothing is being fetched."""
+        if self._progress is None or self._feed is None:
+            return False
+        self._feed.job.cancel()
+        return True
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case Downloading():
+                    self._downloading(event)
+                case Loading():
+                    self._put_progress_away()
+                    self.doing = f"loading {event.model}"
+                case Notice():
+                    self._app.say(event.message)
+                case Loaded():
+                    self._put_progress_away()
+                    self.doing, self.loaded, self.ready = "", event, True
+                    self._app.models_loaded()
+                case Failed():
+                    self._put_progress_away()
+                    self.doing, self.ready = "", False
+                    self._failed(event)
+                case _:
+                    pass
+        self._app.waiting_for(self.doing)
+        self._app.show_status()
+
+    def _downloading(self, event: Downloading) -> None:
+        self.doing = f"fetching {event.model}"
+        if event.total_bytes:
+            self.doing += f" {100 * event.done_bytes // event.total_bytes} %"
+        text = download_text(event)
+        if self._progress is None:
+            self._progress = NoticeEntry(
+                text, "You may type already. Esc stops it; what has come is kept.", kind="accent"
+            )
+            self._app.put_notice(self._progress, before=self._app.conversation.answer)
+        else:
+            self._progress.message = text
+            self._progress.changed()
+            self._app.transcript.update_rows()
+
+    def _put_progress_away(self) -> None:
+        if self._progress is not None:
+            self._app.transcript.take_out(self._progress)
+            self._progress = None
+            self._app.transcript.update_rows()
+
+    def _failed(self, event: Failed) -> None:
+        self._app.say(
+            event.message,
+            event.hint,
+            kind="error",
+            actions=[("try again", "accent @load"), ("   ", ""), ("choose a model", "accent @models")],
+        )
+
+
+def download_text(event: Downloading) -> str:
+    """A bar and the numbers of a download."""
+    if not event.total_bytes:
+        return f"Fetching {event.model}: {size_text(event.done_bytes)}\n{event.file}"
+    share = min(1.0, event.done_bytes / event.total_bytes)
+    full = round(share * BAR_CELLS)
+    bar = "━" * full + "╌" * (BAR_CELLS - full)
+    sizes = f"{size_text(event.done_bytes)} of {size_text(event.total_bytes)}"
+    return f"Fetching {event.model}\n{bar} {sizes}"
