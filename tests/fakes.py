@@ -9,7 +9,7 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,7 @@ import mlx.core as mx
 
 from mlxspec.decoding.stats import DecodeStats, DrafterStats
 from mlxspec.engine import GenerateRequest, Job, LoadRequest
-from mlxspec.errors import MlxspecError
+from mlxspec.errors import DownloadCancelled, MlxspecError
 from mlxspec.events import Event, Failed, Finished, FinishReason, Loaded, Origin, Prefill, Tokens
 
 # ---------------------------------------------------------------- tokenizers
@@ -149,19 +149,18 @@ def failed(error: MlxspecError) -> Failed:
     return Failed(error.kind, error.message, error.hint, error.exit_code)
 
 
+Answer = Iterable[Event] | Callable[[GenerateRequest], Iterable[Event]]
+
+
 class ScriptedEngine:
     """Says what it was told to say: each answer is tokens and other events; the last one repeats.
 
     Attributes:
         requests: everything that was asked of it, in order.
+        closed: whether it was closed.
     """
 
-    def __init__(
-        self,
-        *answers: Iterable[Event],
-        loading: Sequence[Event] = (),
-        pause_s: float = 0.0,
-    ) -> None:
+    def __init__(self, *answers: Answer, loading: Iterable[Event] = (), pause_s: float = 0.0) -> None:
         self._answers = list(answers) or [ANSWER]
         self._loading = loading
         self._pause_s = pause_s
@@ -177,40 +176,51 @@ class ScriptedEngine:
         self.closed = True
 
     def load(self, request: LoadRequest) -> Job:
-        """The scripted events of loading, then Loaded unless they ended in Failed."""
+        """The scripted events of loading, then Loaded unless one is Failed or the load is stopped."""
         self.requests.append(request)
-        loaded = Loaded(request.target or "smollm2-135m", "lookup", "cpu", 0.5, 8192)
-        ended = bool(self._loading) and isinstance(self._loading[-1], Failed)
-        return self._start([*self._loading, *([] if ended else [loaded])])
+        name = request.target or "smollm2-135m"
+        stopped = DownloadCancelled(f"The download of {name} was stopped.", hint="Pull it again to go on.")
+
+        def say(job: Job) -> None:
+            for event in self._loading:
+                if job.cancelled():
+                    job.emit(failed(stopped))
+                    return
+                job.emit(event)
+                if isinstance(event, Failed):
+                    return
+                time.sleep(self._pause_s)
+            job.emit(Loaded(name, "lookup", "cpu", 0.5, 8192))
+
+        return self._start(say)
 
     def generate(self, request: GenerateRequest) -> Job:
         """The next scripted answer, until it ends or is cancelled."""
         self.requests.append(request)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        return self._start(itertools.chain([Prefill(0, 9, 0)], answer), answering=True)
+        events = answer(request) if callable(answer) else answer
 
-    def _start(self, events: Iterable[Event], *, answering: bool = False) -> Job:
-        job = Job()
-        threading.Thread(target=self._say, args=(job, events, answering), daemon=True).start()
-        return job
-
-    def _say(self, job: Job, events: Iterable[Event], answering: bool) -> None:
-        said: list[Tokens] = []
-        for event in events:
-            if job.cancelled():
-                break
-            job.emit(event)
-            if isinstance(event, Failed):
-                return
-            if isinstance(event, Tokens):
-                said.append(event)
+        def say(job: Job) -> None:
+            text: list[str] = []
+            job.emit(Prefill(0, 9, 0))
+            for event in events:
+                if job.cancelled():
+                    break
+                job.emit(event)
+                if isinstance(event, Failed):
+                    return
+                if isinstance(event, Tokens):
+                    text.append(event.text)
                 time.sleep(self._pause_s)
-        if answering:
             reason = FinishReason.CANCELLED if job.cancelled() else FinishReason.STOP
-            ids = tuple(i for tokens in said for i in tokens.ids)
-            job.emit(
-                Finished(reason, "".join(tokens.text for tokens in said), ids, scripted_stats(len(said)))
-            )
+            job.emit(Finished(reason, "".join(text), (0,) * len(text), scripted_stats(len(text))))
+
+        return self._start(say)
+
+    def _start(self, say: Callable[[Job], None]) -> Job:
+        job = Job()
+        threading.Thread(target=say, args=(job,), daemon=True).start()
+        return job
 
 
 def scripted_stats(tokens: int) -> DecodeStats:
@@ -230,6 +240,11 @@ def scripted_stats(tokens: int) -> DecodeStats:
 def endless(text: str = "word ") -> Iterable[Event]:
     """An answer without an end."""
     return itertools.repeat(token(text))
+
+
+def echo(request: GenerateRequest) -> Iterable[Event]:
+    """An answer that shows the question as Python writes it."""
+    return [token(f"heard {request.messages[-1].content!r}")]
 
 
 def run_scripted(engine: ScriptedEngine) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import ByteTokenizer
 
 from mlxspec.chat.conversation import Message, has_chat_template, has_thinking_switch, render
 from mlxspec.errors import UnsupportedModel, UsageError
+from tests.fakes import ByteTokenizer
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

@@ -6,11 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakes import ByteTokenizer, WordTokenizer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mlxspec.chat.detokenizer import AnswerText, Detokenizer, Piece, StopScanner
+from tests.fakes import ByteTokenizer, WordTokenizer
 
 TEXTS = [
     "The capital of France is Paris.\n",

@@ -1,0 +1,170 @@
+"""`mlxspec models`: what can be named, what is here, and what fits this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mlxspec.chat.visible import visible_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlxspec.models.budget import ModelSize
+    from mlxspec.models.registry import ModelSpec, Registry, Source
+    from mlxspec.places import Places
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+CONTEXT_TOKENS = 4096  # a context that is good to chat in; "fits" is judged at it
+
+YES, LIKELY, NO = "yes", "likely", "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model.
+
+    `size_gb` is what it takes on disk, or what a pull fetches, in 10^9 bytes. `fits` is about model and draft
+    together: "yes" and "no" from their files, "likely" from sizes alone; None when nothing is known.
+    """
+
+    name: str
+    default: bool
+    source: str
+    size_gb: float | None
+    on_disk: bool
+    draft: str | None
+    fits: str | None
+
+
+@app.command()
+def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False) -> None:
+    """List the models of models.toml. `*` marks the one that answers when no --target is given.
+
+    FITS is about the model with its draft in this machine's memory at 4096 tokens.
+    """
+    from mlxspec.models.registry import load_registry
+    from mlxspec.places import places
+
+    where = places()
+    registry = load_registry(where)
+    machine = _Machine.this_one()
+    rows = [_row(spec, registry, where, machine) for spec in registry.models.values()]
+    if as_json:
+        for row in rows:
+            print(json.dumps(asdict(row)))
+        return
+    _print_table(rows)
+    print(f"\nYour own models can be added in {visible_line(str(where.user_models))}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    memory_bytes: int
+    float32: bool
+
+    @classmethod
+    def this_one(cls) -> _Machine:
+        from mlxspec.models.device import dequantise_on_this_device, memory_bytes
+
+        return cls(memory_bytes(), dequantise_on_this_device())
+
+
+def _row(spec: ModelSpec, registry: Registry, where: Places, machine: _Machine) -> Row:
+    from mlxspec.models import sources
+
+    folder = sources.find(spec, where)
+    disk_bytes = sources.disk_bytes(spec, where) if folder else 0
+    return Row(
+        name=spec.name,
+        default=spec.name == registry.default_target,
+        source=_source(spec.source),
+        size_gb=disk_bytes / 1e9 if disk_bytes else spec.download_gb,
+        on_disk=folder is not None,
+        draft=spec.draft,
+        fits=_fits(spec, registry.draft_of(spec), where, machine),
+    )
+
+
+def _fits(target: ModelSpec, draft: ModelSpec | None, where: Places, machine: _Machine) -> str | None:
+    from mlxspec.models.budget import WORKING_SHARE, estimate, weight_bytes
+
+    sizes = [_size(spec, where) for spec in (target, draft) if spec is not None]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None
+    if all("model_type" in size.config for size in known):
+        budget = estimate(
+            known[0],
+            known[1] if draft else None,
+            context_tokens=CONTEXT_TOKENS,
+            available_bytes=machine.memory_bytes,
+            float32=machine.float32,
+        )
+        return YES if budget.fits else NO
+    weights = sum(weight_bytes(size, float32=machine.float32) for size in known)
+    return LIKELY if weights * (1 + WORKING_SHARE) < machine.memory_bytes else NO
+
+
+def _size(spec: ModelSpec, where: Places) -> ModelSize | None:
+    """What the files say, or what the registry and the name of the repository say of a model not here."""
+    from mlxspec.models import sources
+    from mlxspec.models.budget import ModelSize
+
+    if (folder := sources.find(spec, where)) is not None:
+        return ModelSize(_config(folder), _weights_on_disk(folder))
+    if spec.download_gb is None:
+        return None
+    # Conversions carry their bits in their names: Qwen3-4B-4bit, SmolLM2-135M-Instruct.Q4_1.gguf.
+    bits = re.search(r"(\d)-?bit|q(\d)_", _source(spec.source).lower())
+    config = {"quantization": {"bits": int(bits[1] or bits[2]), "group_size": 64}} if bits else {}
+    return ModelSize(config, int(spec.download_gb * 1e9))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _weights_on_disk(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
+def _source(source: Source) -> str:
+    from mlxspec.models.registry import PackageSource, RepoSource
+
+    match source:
+        case PackageSource():
+            return f"{source.file} of the package {source.package}"
+        case RepoSource():
+            return source.repo if source.revision is None else f"{source.repo}@{source.revision}"
+        case _:
+            return str(source.path)
+
+
+def _print_table(rows: list[Row]) -> None:
+    cells = [("", "NAME", "SIZE", "ON DISK", "FITS", "DRAFT", "SOURCE")]
+    for row in rows:
+        cells.append(
+            (
+                "*" if row.default else "",
+                row.name,
+                "?" if row.size_gb is None else f"{row.size_gb:.2f} GB",
+                YES if row.on_disk else NO,
+                row.fits or "?",
+                row.draft or "lookup",
+                row.source,
+            )
+        )
+    shown = [[visible_line(cell) for cell in line] for line in cells]
+    widths = [max(len(line[column]) for line in shown) for column in range(len(cells[0]))]
+    for line in shown:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
