@@ -31,7 +31,7 @@ _WINDOWED = frozenset(
 _LATENT = frozenset(
     {
         "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "joyai_llm_flash", "kimi_k2",
-        "longcat_flash", "mistral4",
+        "mistral4",
     }
 )  # fmt: skip
 
@@ -69,7 +69,7 @@ class LayerCache:
         `kv_bits` quantises the layers that hold all tokens, as mlx-lm does.
         """
         if self.window is not None:
-            return self.state_bytes + min(tokens, self.window + chunk) * self.row * number_bytes
+            return self.state_bytes + min(tokens, self.window + chunk - 1) * self.row * number_bytes
         rows = -(-tokens // _STEP) * _STEP
         if kv_bits is None:
             return self.state_bytes + rows * self.row * number_bytes
@@ -79,12 +79,12 @@ class LayerCache:
 
 def cache_plan(config: Mapping[str, Any]) -> tuple[LayerCache, ...]:
     """The caches that a model of this config.json keeps, one entry a layer that keeps anything."""
-    outer_type = config.get("model_type")
-    text = {**_LEFT_OUT.get(str(outer_type), {}), **text_config(config)}
+    model_type = str(config.get("model_type"))
+    text = {**_LEFT_OUT.get(model_type, {}), **text_config(config)}
     kinds = _layer_kinds(text)
     kinds = kinds[: len(kinds) - _number(text, "num_kv_shared_layers")]
-    windowed = bool(_WINDOWED & {outer_type, text.get("model_type")})
-    window = _number(text, "sliding_window") if windowed else 0
+    kinds *= _number(text, "num_loops", "loop_num") or 1
+    window = _number(text, "sliding_window") if model_type in _WINDOWED else 0
     state = LayerCache(state_bytes=_state_bytes(text))
     plan = []
     for kind in kinds:
@@ -101,8 +101,8 @@ def cache_plan(config: Mapping[str, Any]) -> tuple[LayerCache, ...]:
 
 def _layer_kinds(text: Mapping[str, Any]) -> list[str]:
     """The kind of each layer, in transformers' words; layers without any cache are left out."""
-    count = _number(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    if isinstance(pattern := text.get("hybrid_override_pattern"), str):
+    count = _number(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers")
+    if isinstance(pattern := text.get("hybrid_override_pattern"), str | list):
         return [{"M": "mamba", "*": "full_attention"}[mark] for mark in pattern if mark in "M*"]
     named = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(named, list):
@@ -122,17 +122,18 @@ def _layer_kinds(text: Mapping[str, Any]) -> list[str]:
 
 def _row(text: Mapping[str, Any]) -> int:
     """Numbers of keys and values that one token adds to one attention layer."""
-    latent = _number(text, "kv_lora_rank")
-    if latent and text.get("model_type") in _LATENT:
-        return latent + _number(text, "qk_rope_head_dim")
-    heads = _number(text, "num_attention_heads", "n_head", "n_heads", "num_heads")
-    width = _number(text, "hidden_size", "n_embd", "d_model", "dim")
-    key = _number(text, "head_dim") or (width // heads if heads else width)
-    value = key
-    if latent:
-        key = _number(text, "qk_nope_head_dim") + _number(text, "qk_rope_head_dim")
-        value = _number(text, "v_head_dim") or key
-    return (_number(text, "num_key_value_heads", "num_kv_heads", "n_kv_heads") or heads or 1) * (key + value)
+    heads = _number(text, "num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads")
+    index = 2 * _number(text, "index_head_dim")  # what sparse attention looks its tokens up with
+    if latent := _number(text, "kv_lora_rank"):
+        rope = _number(text, "qk_rope_head_dim")
+        if text.get("model_type") in _LATENT:
+            return latent + rope + index
+        key = _number(text, "qk_nope_head_dim") + rope
+        return heads * (key + (_number(text, "v_head_dim") or key))
+    width = _number(text, "hidden_size", "n_embd", "d_model", "dim", "model_dim", "hidden_dim")
+    size = _number(text, "head_dim") or (width // heads if heads else width)
+    key_heads = _number(text, "num_key_value_heads", "num_kv_heads", "n_kv_heads") or heads or 1
+    return 2 * size * key_heads + index
 
 
 def _global_row(text: Mapping[str, Any]) -> int:
@@ -158,12 +159,18 @@ def _state_bytes(text: Mapping[str, Any]) -> int:
         hidden = _number(text, "hidden_size", "d_model")
         inner = heads * size or (_number(text, "mamba_expand", "expand") or 2) * hidden
         depth = _number(text, "mamba_d_state", "ssm_state_size", "state_size", "d_state")
-        groups = _number(text, "mamba_n_groups", "n_groups")
+        groups = _number(text, "mamba_n_groups", "n_groups") or 1
         wide, state = inner + 2 * groups * depth, inner * depth
-        kernel = _number(text, "mamba_d_conv", "conv_kernel", "d_conv")
+        kernel = _number(text, "mamba_d_conv", "conv_kernel", "d_conv") or 4
     return (state + max(kernel - 1, 0) * wide) * _STATE_BYTES
 
 
 def _number(text: Mapping[str, Any], *keys: str) -> int:
-    """The first of these that the config gives as a positive whole number, else 0."""
-    return next((value for key in keys if isinstance(value := text.get(key), int) and value > 0), 0)
+    """The first of these that the config gives as a positive whole number, else 0; of a list the largest."""
+    for key in keys:
+        value = text.get(key)
+        if isinstance(value, list):
+            value = max((item for item in value if isinstance(item, int)), default=0)
+        if isinstance(value, int) and value > 0:
+            return value
+    return 0

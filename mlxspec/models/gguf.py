@@ -92,27 +92,25 @@ def config_json(header: GgufHeader, path: Path) -> dict[str, Any]:
         )
     modules = {tensor.name.removesuffix(".weight"): tensor for tensor in header.tensors}
     names = {module: _mlx_name(module, path) for module in modules}
-    try:
-        heads = metadata["llama.attention.head_count"]
-        hidden = metadata["llama.embedding_length"]
-        vocabulary = modules["token_embd"].shape[0]
-        config: dict[str, Any] = {
-            "model_type": "llama",
-            "architectures": ["LlamaForCausalLM"],
-            "hidden_size": hidden,
-            "intermediate_size": metadata["llama.feed_forward_length"],
-            "num_hidden_layers": metadata["llama.block_count"],
-            "num_attention_heads": heads,
-            "num_key_value_heads": metadata.get("llama.attention.head_count_kv", heads),
-            "head_dim": metadata.get("llama.rope.dimension_count", hidden // heads),
-            "max_position_embeddings": metadata["llama.context_length"],
-            "rms_norm_eps": metadata["llama.attention.layer_norm_rms_epsilon"],
-            "rope_theta": metadata.get("llama.rope.freq_base", 10000.0),
-            "vocab_size": vocabulary,
-            "tie_word_embeddings": "output" not in modules,
-        }
-    except KeyError as error:
-        raise BrokenModel(f"{path} does not say {error.args[0]}.", hint=_FETCH_AGAIN) from error
+    if "token_embd" not in modules:
+        raise BrokenModel(f"{path} has no tensor token_embd.", hint=_FETCH_AGAIN)
+    heads = _whole_number(header, "llama.attention.head_count", path)
+    hidden = _whole_number(header, "llama.embedding_length", path)
+    config: dict[str, Any] = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": hidden,
+        "intermediate_size": _whole_number(header, "llama.feed_forward_length", path),
+        "num_hidden_layers": _whole_number(header, "llama.block_count", path),
+        "num_attention_heads": heads,
+        "num_key_value_heads": _whole_number(header, "llama.attention.head_count_kv", path, heads),
+        "head_dim": _whole_number(header, "llama.rope.dimension_count", path, hidden // heads),
+        "max_position_embeddings": _whole_number(header, "llama.context_length", path),
+        "rms_norm_eps": metadata.get("llama.attention.layer_norm_rms_epsilon", 1e-5),
+        "rope_theta": metadata.get("llama.rope.freq_base", 10000.0),
+        "vocab_size": modules["token_embd"].shape[0],
+        "tie_word_embeddings": "output" not in modules,
+    }
     for role in ("bos", "eos"):
         if (token_id := metadata.get(f"tokenizer.ggml.{role}_token_id")) is not None:
             config[f"{role}_token_id"] = token_id
@@ -120,6 +118,14 @@ def config_json(header: GgufHeader, path: Path) -> dict[str, Any]:
     if bits:
         config["quantization"] = _quantisation(bits)
     return config
+
+
+def _whole_number(header: GgufHeader, key: str, path: Path, default: int | None = None) -> int:
+    """A positive whole number of the metadata."""
+    value = header.metadata.get(key, default)
+    if not isinstance(value, int) or value < 1:
+        raise BrokenModel(f"{path} does not say {key}, or not as a positive number.", hint=_FETCH_AGAIN)
+    return value
 
 
 def _quantisation(bits: Mapping[str, int]) -> dict[str, Any]:
@@ -142,8 +148,11 @@ def _weights(path: Path, header: GgufHeader) -> dict[str, mx.array]:
     """The tensors under mlx-lm's names; rows of q and k in mlx-lm's order."""
     import mlx.core as mx
 
-    heads = header.metadata["llama.attention.head_count"]
-    rows_of_heads = {"attn_q": heads, "attn_k": header.metadata.get("llama.attention.head_count_kv", heads)}
+    heads = _whole_number(header, "llama.attention.head_count", path)
+    rows_of_heads = {
+        "attn_q": heads,
+        "attn_k": _whole_number(header, "llama.attention.head_count_kv", path, heads),
+    }
     try:
         loaded: Any = mx.load(str(path), format="gguf")
     except (RuntimeError, ValueError) as error:
@@ -153,6 +162,8 @@ def _weights(path: Path, header: GgufHeader) -> dict[str, mx.array]:
     for name, array in loaded.items():
         module, _, part = name.rpartition(".")
         if head_count := rows_of_heads.get(module.rpartition(".")[2]):
+            if array.shape[0] % (2 * head_count):
+                raise BrokenModel(f"{path}: {name} has no whole heads.", hint=_FETCH_AGAIN)
             array = _unpermuted(array, head_count)
         if half and array.dtype == mx.float32:
             # A float32 norm would make every activation after it float32.

@@ -33,6 +33,7 @@ _SCALARS = {
 }
 _UINT32, _STRING, _ARRAY, _UINT64 = 4, 8, 9, 10
 _DEFAULT_ALIGNMENT = 32
+_MAX_DIMENSIONS = 4  # ggml's own limit
 
 # Names of ggml's tensor types, to say which one is not supported.
 _TYPE_NAMES = {
@@ -153,12 +154,12 @@ def _header(reader: _Reader, path: Path) -> GgufHeader:
                 hint="Choose a file of the same model in one of the supported types.",
             )
         block, block_bytes = _BLOCKS[type_name]
-        if not dims or dims[0] % block:
-            raise _Contradiction(f"{name} has rows that are no whole blocks")
+        if not 1 <= len(dims) <= _MAX_DIMENSIONS or min(dims) < 1 or dims[0] % block:
+            raise _Contradiction(f"{name} has the shape {dims}")
         ends.append(offset + math.prod(dims) // block * block_bytes)
         tensors.append(TensorInfo(name=name, shape=tuple(reversed(dims)), type=type_name))
     alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
-    if not isinstance(alignment, int) or alignment < 1:
+    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise _Contradiction("the alignment")
     data_start = -(-reader.at // alignment) * alignment
     if data_start + max(ends, default=0) > len(reader.data):
