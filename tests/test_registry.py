@@ -112,6 +112,7 @@ def test_a_draft_may_be_a_hub_id() -> None:
         ('[models.x]\nrepo = "a/b"\ndownload_gb = true', ["[models.x]", "download_gb"]),
         ('[models.x]\nrepo = "a/b"\ndownload_gb = -1', ["[models.x]", "download_gb"]),
         ('[models.x]\nrepo = "a/b"\ndownload_gb = nan', ["[models.x]", "download_gb"]),
+        ('[models.x]\nrepo = "a/b"\ndownload_gb = inf', ["[models.x]", "download_gb"]),
         ('[models.x]\nrepo = "a/b"\ndraft = "nobody"', ["models.toml", "[models.x]", "draft", "nobody"]),
         ('[models.x]\nrepo = "a/b"\ndraft = "x"', ["[models.x]", "draft", "itself"]),
         ('[models.x]\nrepo = "a/b"\ndraft = 3', ["[models.x]", "draft"]),

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import ASIDE, COMMIT, REPO, HubServer, sharded_files
 
 from mlxspec.errors import (
     BrokenModel,
@@ -31,6 +30,7 @@ from mlxspec.events import Downloading
 from mlxspec.models import hub, sources
 from mlxspec.models.registry import ModelSpec, RepoSource
 from mlxspec.places import places
+from tests.hub_server import ASIDE, COMMIT, REPO, HubServer, sharded_files
 
 SPEC = ModelSpec("tiny", RepoSource(REPO))
 
@@ -263,20 +263,21 @@ def test_removing_gives_all_bytes_back(server: HubServer) -> None:
     assert sources.remove(SPEC, places()) == 0
 
 
-def test_a_waiting_program_shows_the_others_bytes_and_shares_the_result(server: HubServer) -> None:
-    server.pause_s = 0.005
+def test_a_waiting_pull_shows_the_others_bytes_and_shares_the_result(server: HubServer) -> None:
+    server.pause_s = 0.5
     folders: list[Path] = []
-    events: list[list[Downloading]] = [[], []]
-    threads = [
-        threading.Thread(target=lambda seen: folders.append(pull(seen)), args=[seen]) for seen in events
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    first = threading.Thread(target=lambda: folders.append(pull()))
+    first.start()
+    wait_until(lambda: server.sent_bytes["model.safetensors"] > 0)
+
+    def go_on(event: Downloading) -> None:
+        if event.done_bytes > 0:
+            server.pause_s = 0
+
+    folders.append(sources.pull(SPEC, places(), progress=go_on, cancelled=lambda: False))
+    first.join()
     assert folders[0] == folders[1]
     assert server.gets["model.safetensors"] == 1
-    assert all(any(event.done_bytes > 0 for event in seen) for seen in events)
 
 
 PULL = """

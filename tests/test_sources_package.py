@@ -162,6 +162,7 @@ def test_a_stopped_pull_leaves_nothing(index: type[_Index]) -> None:
             progress=events.append,
             cancelled=lambda: any(event.done_bytes > 0 for event in events),
         )
+    assert events[-1].done_bytes < len(GGUF)
     assert left_behind() == set()
 
 
@@ -213,6 +214,12 @@ def test_a_python_without_pip_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert "ensurepip" in caught.value.hint
 
 
+def test_a_python_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(DownloadFailed, match="/nowhere/python"):
+        pull()
+
+
 def test_no_network_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
@@ -262,7 +269,7 @@ PULL = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_sources_package import SPEC, make_model
+from tests.test_sources_package import SPEC, make_model
 import mlxspec.models.gguf
 from mlxspec.models import sources
 from mlxspec.places import places
@@ -279,7 +286,7 @@ print(sources.pull(SPEC, places(), progress=lambda event: None, cancelled=lambda
 
 def test_two_programs_make_the_model_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-c", PULL, str(Path(__file__).parent), str(log)]
+    command = [sys.executable, "-c", PULL, str(Path(__file__).parents[1]), str(log)]
     programs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = {program.communicate()[0].strip() for program in programs}
     assert [program.returncode for program in programs] == [0, 0]

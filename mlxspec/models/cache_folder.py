@@ -132,6 +132,6 @@ def nearest_existing(folder: Path) -> Path:
     return next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
 
 
-def cancelled_error(name: str) -> DownloadCancelled:
+def cancelled_error(name: str, *, hint: str = "Pull it again; it starts anew.") -> DownloadCancelled:
     """The error that ends a download the user stopped."""
-    return DownloadCancelled(f"The download of {name} was stopped.", hint="Pull it again to go on.")
+    return DownloadCancelled(f"The download of {name} was stopped.", hint=hint)

@@ -25,7 +25,7 @@ from mlxspec.models.cache_folder import (
     folder_bytes,
     nearest_existing,
 )
-from mlxspec.models.hub_errors import explained, is_passing
+from mlxspec.models.hub_errors import AGAIN, explained, is_passing
 from mlxspec.models.hub_transfer import Transfer, transfer
 from mlxspec.models.model_folder import CONFIG, INDEX, fault_of, fault_of_names, remote_code_of, shards_named
 from mlxspec.models.registry import RepoSource
@@ -128,14 +128,18 @@ class _Pull:
         self._check_room(listing)
         self._attempts(lambda: self._download((CONFIG, INDEX)))
         self._refuse_by_content(listing)
+        folder = Path(self._attempts(lambda: self._download_all(listing)))
         total = sum(listing.sizes.values())
-        self._transfer.expect(_bytes_here(self._source, listing), total)
-        folder = Path(self._attempts(lambda: self._download(WANTED)))
-        self._transfer.expect(total, total)  # files of the same content come once
+        self._transfer.expect(total, total)  # files of the same content came once
         self._report()
         if (fault := fault_of(folder)) is not None:
             raise fault
         return folder
+
+    def _download_all(self, listing: _Listing) -> str:
+        # An attempt counts anew: what an earlier one finished is here now.
+        self._transfer.expect(_bytes_here(self._source, listing), sum(listing.sizes.values()))
+        return self._download(WANTED)
 
     def _download(self, patterns: tuple[str, ...]) -> str:
         from huggingface_hub import snapshot_download
@@ -176,7 +180,7 @@ class _Pull:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self._cancelled():
-                raise cancelled_error(self._name)
+                raise cancelled_error(self._name, hint=AGAIN)
             time.sleep(min(POLL_S, seconds))
 
     def _report(self) -> None:

@@ -15,7 +15,8 @@ from mlxspec.errors import (
 from mlxspec.models.cache_folder import cannot_write
 
 _PASSING_STATUS = (408, 429, 500, 502, 503, 504)
-_AGAIN = "Pull it again: finished files are kept, an unfinished one starts anew."
+AGAIN = "Pull it again: finished files are kept, an unfinished one starts anew."
+"""What a user can do after a download that did not end."""
 
 
 def is_passing(error: BaseException) -> bool:
@@ -76,11 +77,11 @@ def explained(
             hint="Connect to the network and pull it once; after that none is needed.",
         )
     if isinstance(error, httpx2.TransportError):
-        return DownloadFailed(f"The download of {name} broke off ({type(error).__name__}).", hint=_AGAIN)
+        return DownloadFailed(f"The download of {name} broke off ({type(error).__name__}).", hint=AGAIN)
     if isinstance(error, OSError) and error.errno is not None:
         return cannot_write(cache, error)
     if _is_short_file(error):
-        return DownloadFailed(f"The download of {name} was cut short.", hint=_AGAIN)
+        return DownloadFailed(f"The download of {name} was cut short.", hint=AGAIN)
     return None
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlxspec.errors import DownloadFailed
 from mlxspec.models.cache_folder import POLL_S, cancelled_error
+from mlxspec.models.hub_errors import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,12 +163,9 @@ def transfer(
                 thread.join(POLL_S)
                 report()
                 if cancelled():
-                    raise cancelled_error(name)
+                    raise cancelled_error(name, hint=AGAIN)
                 if counted.still_s() > STALL_S:
-                    raise DownloadFailed(
-                        f"The download of {name} stands still.",
-                        hint="Pull it again; finished files are kept.",
-                    )
+                    raise DownloadFailed(f"The download of {name} stands still.", hint=AGAIN)
         finally:
             if thread.is_alive():
                 _stop(counted, thread)

@@ -16,18 +16,24 @@ from mlxspec.places import Places
 
 def find(source: PathSource, places: Places) -> Path | None:
     """The model folder: the path itself, or what was made of the GGUF file as it is now."""
-    if is_gguf(source.path):
-        folder = place(source.path, places) if source.path.is_file() else None
-    else:
-        folder = source.path
-    return folder if folder is not None and fault_of(folder) is None else None
+    folder = source.path
+    if is_gguf(folder):
+        try:
+            folder = place(folder, places)
+        except OSError:  # not there, or not for this user
+            return None
+    return folder if fault_of(folder) is None else None
 
 
 def pull(source: PathSource, places: Places, *, cancelled: Callable[[], bool]) -> Path:
     """Convert a GGUF file if need be; returns the model folder. `sources.pull` names the errors."""
     path = source.path
-    if not path.exists():
-        raise NotAModel(f"There is no folder or file {path}.", hint="Check the path.")
+    try:
+        path.stat()
+    except OSError as error:
+        raise NotAModel(
+            f"{path} cannot be read: {error.strerror or error}.", hint="Check the path."
+        ) from error
     if not is_gguf(path):
         if not path.is_dir():
             raise NotAModel(f"{path} is neither a model folder nor a .gguf file.", hint="Give one of these.")

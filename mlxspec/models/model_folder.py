@@ -17,6 +17,15 @@ _CONVERT = "Convert it with `mlx_lm.convert`, or use a conversion such as those 
 
 def fault_of(folder: Path) -> ModelError | None:
     """Why `folder` is no complete model folder; None when it is one."""
+    try:
+        return _fault_of(folder)
+    except OSError as error:
+        return NotAModel(
+            f"{folder} cannot be read: {error.strerror or error}.", hint="Make it readable for you."
+        )
+
+
+def _fault_of(folder: Path) -> ModelError | None:
     if not folder.is_dir():
         return NotAModel(f"There is no folder {folder}.", hint="Check the path.")
     names = {path.name for path in folder.iterdir()}

@@ -41,17 +41,7 @@ def download_wheel(
         DownloadCancelled: `cancelled` said so.
     """
     target = folder / "wheel"
-    pip = subprocess.Popen(
-        _command(package, target),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        # The system's own temporary folder may be small, and a killed pip would leave its files there.
-        env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
-        start_new_session=True,  # Ctrl-C reaches this program, which then ends pip itself
-    )
+    pip = _started(_command(package, target), folder)
     lines: list[str] = []
     try:
         for line in _lines_of(pip, cancelled):
@@ -80,6 +70,26 @@ def _command(package: str, target: Path) -> list[str]:
         *("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--no-color"),
         *("--progress-bar=raw", "--dest", str(target), package),
     ]
+
+
+def _started(command: list[str], folder: Path) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            # The system's own temporary folder may be small, and a killed pip would leave its files there.
+            env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,  # Ctrl-C reaches this program, which then ends pip itself
+        )
+    except OSError as error:
+        raise DownloadFailed(
+            f"pip cannot be started with {command[0]}: {error.strerror or error}.",
+            hint="Run mlxspec with the Python that it is installed in.",
+        ) from error
 
 
 def _lines_of(pip: subprocess.Popen[str], cancelled: Callable[[], bool]) -> Iterator[str]:

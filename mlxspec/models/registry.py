@@ -6,6 +6,7 @@ This file knows names and tables only. It fetches nothing: that is `mlxspec.mode
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -264,7 +265,7 @@ class _Table:
         value = self._table.get("download_gb")
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise self._error(
                 "has a download_gb that is no number above 0", hint="Write it like download_gb = 4.3."
             )
