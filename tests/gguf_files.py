@@ -32,7 +32,7 @@ TEMPLATE = "{% for m in messages %}{{ '<|start|>' + m['content'] + '<|end|>' }}{
 
 
 def metadata(**changes: Any) -> dict[str, Any]:
-    """The metadata of a llama with a byte-level tokenizer; `a__b` stands for the key `a.b`, None removes it."""
+    """The metadata of a llama with a byte-level tokenizer. `a__b=` sets the key `a.b`; None removes it."""
     pairs: dict[str, Any] = {
         "general.architecture": "llama",
         "llama.block_count": LAYERS,

@@ -75,9 +75,10 @@ def load_model(spec_name: str, folder: Path) -> LoadedModel:
     _quiet_transformers()
     generation = _json(folder / "generation_config.json") or {}
     eos = generation.get("eos_token_id", config.get("eos_token_id"))
-    # The tokenizer first: it takes half a second, and its faults should not cost the reading of the weights.
+    # Nothing is read before both are known to be good.
+    model = _described(spec_name, folder, config)
     tokenizer = _tokenizer(spec_name, folder, eos)
-    model = _model(spec_name, folder, config)
+    model = _read(model, spec_name, folder, config)
     return LoadedModel(
         name=spec_name,
         folder=folder,
@@ -150,13 +151,24 @@ def _tokenizer(name: str, folder: Path, eos: Any) -> Any:
         ) from error
 
 
-def _model(name: str, folder: Path, config: dict[str, Any]) -> nn.Module:
-    from mlx_lm.utils import dequantize_model
+def _described(name: str, folder: Path, config: dict[str, Any]) -> nn.Module:
+    """The model as mlx-lm builds it, its weights not yet read."""
     from mlx_lm.utils import load_model as load
 
     try:
         model: nn.Module
         model, _ = load(folder, lazy=True, trust_remote_code=False)
+    # Each of mlx-lm's models fails with whatever its code meets first: a KeyError, a shape, a name.
+    except Exception as error:
+        _raise_fault(error, name, folder, config)
+    return model
+
+
+def _read(model: nn.Module, name: str, folder: Path, config: dict[str, Any]) -> nn.Module:
+    """The same model, its weights in memory in the form that this device wants."""
+    from mlx_lm.utils import dequantize_model
+
+    try:
         if dequantise_on_this_device():
             # Scales in float32 before anything is dequantised: three times as fast, and no rounding
             # to 16 bits in between. The second cast is for block formats without such scales.
@@ -166,7 +178,6 @@ def _model(name: str, folder: Path, config: dict[str, Any]) -> nn.Module:
         for _, array in tree_flatten(model.parameters()):
             # One after another, so that only one tensor's stored form is in memory beside its final one.
             mx.eval(array)
-    # Each of mlx-lm's models fails with whatever its code meets first: a KeyError, a shape, a name.
     except Exception as error:
         _raise_fault(error, name, folder, config)
     return model

@@ -68,6 +68,7 @@ def sampling_defaults(generation_config: Mapping[str, Any]) -> dict[str, float]:
         key: float(value)
         for key, in_range in _SAMPLING_RANGES.items()
         if isinstance(value := generation_config.get(key), int | float)
+        and not isinstance(value, bool)
         and math.isfinite(value)
         and in_range(value)
     }
