@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -203,16 +204,27 @@ def _filters(params: SamplingParams) -> bool:
 
 
 def _filtered(logits: mx.array, params: SamplingParams) -> mx.array:
-    """Log-probabilities with -inf for what the filters take out, by mlx-lm's own filters."""
-    from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p
+    """Log-probabilities [n, vocab] with -inf for what the filters take out, in mlx-lm's order.
 
+    mlx-lm's own filters are compiled functions; called outside the main thread (measured, MLX 0.32.4)
+    they abort the process when it exits. The tests hold these to theirs.
+    """
     logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
     if params.top_p < 1.0:
-        logprobs = apply_top_p(logprobs, params.top_p)
+        ascending = mx.sort(logprobs, axis=-1)
+        p = mx.exp(ascending)
+        above = mx.cumsum(p, axis=-1, reverse=True, inclusive=False)
+        whole = above[:, :1] + p[:, :1]
+        dropped = (above >= params.top_p * whole).sum(axis=-1, keepdims=True)
+        lowest = mx.take_along_axis(ascending, mx.minimum(dropped, logits.shape[-1] - 1), axis=-1)
+        logprobs = mx.where(logprobs < lowest, -mx.inf, logprobs)
     if params.min_p > 0.0:
-        logprobs = apply_min_p(logprobs, params.min_p)
+        lowest = logprobs.max(axis=-1, keepdims=True) + math.log(params.min_p)
+        logprobs = mx.where(logprobs < lowest, -mx.inf, logprobs)
     if 0 < params.top_k < logits.shape[-1]:
-        logprobs = apply_top_k(logprobs, params.top_k)
+        # By place and not by value: of equal tokens at the border, only as many as fit stay.
+        out = mx.argpartition(-logprobs, kth=params.top_k - 1, axis=-1)[:, params.top_k :]
+        logprobs = mx.put_along_axis(logprobs, out, mx.array(-mx.inf), axis=-1)
     return logprobs
 
 

@@ -6,6 +6,7 @@ thread cannot be used in another. Everyone else talks to the engine through jobs
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 from types import TracebackType
@@ -37,6 +38,7 @@ class Engine:
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="mlxspec-engine", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     def load(self, request: LoadRequest) -> Job:
         """Fetch and load models. Says Downloading, Loading, Notice, then Loaded or Failed.
@@ -59,6 +61,7 @@ class Engine:
             current.cancel()
         self._work.put(None)
         self._thread.join(CLOSE_S)
+        atexit.unregister(self.close)
 
     def __enter__(self) -> Engine:
         return self
@@ -98,6 +101,7 @@ class Engine:
                 self._current = None
         if pair is not None:
             pair.unload()
+            _leave_thread()
 
     def _unexpected(self, error: BaseException) -> Failed:
         if isinstance(error, MemoryError) or _is_out_of_memory(error):
@@ -115,6 +119,12 @@ def _first_pair(where: Places) -> Pair:
     from mlxspec.engine.pair import Pair
 
     return Pair(where)
+
+
+def _leave_thread() -> None:
+    from mlxspec.engine.pair import leave_thread
+
+    leave_thread()
 
 
 def _failed(error: MlxspecError) -> Failed:
