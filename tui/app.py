@@ -69,10 +69,15 @@ class ChatApp(App[int]):
     Screen { background: $background; align-horizontal: center; }
     #main { height: 1fr; align-horizontal: center; layout: vertical; }
     .-wide #main { layout: horizontal; }
+    .-wide Inspector { width: 52; height: 1fr; }
+    .-short Inspector { height: 50%; border: none; border-top: solid $accent; }
+    .-short Composer { border: none; min-height: 1; max-height: 3; padding: 0; }
+    .-short Suggestions { max-height: 3; }
+    .-short StatusLine { padding: 0; }
     #column { width: 1fr; max-width: 124; height: 1fr; }
     """
     VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]  # noqa: RUF012
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (84, "-middle"), (116, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(command.key, f"command('{command.name}')", command.summary, show=False, priority=True)
@@ -102,8 +107,8 @@ class ChatApp(App[int]):
         engine: Callable[[Places], EngineLike] | None = None,
         where: Places | None = None,
     ) -> None:
-        # Colours are ours to choose: Textual's conversion of ANSI colours would cost time in every frame.
-        super().__init__(ansi_color=True)
+        # Without colours Textual is to send none at all; else it would send shades of grey.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.options = options or ChatOptions()
         self.places = where or places()
         self.settings, self._settings_problem = _settings(self.places)
@@ -144,8 +149,8 @@ class ChatApp(App[int]):
                 yield self.transcript
                 yield self.suggestions
                 yield self.composer
+                yield self.status_line
             yield self.inspector
-        yield self.status_line
 
     def on_mount(self) -> None:
         """Keys go to the composer from the first picture on."""

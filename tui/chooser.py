@@ -61,14 +61,15 @@ class Chooser(ModalScreen[Choice | None]):
         & Input { border: none; height: 1; padding: 0 1; background: $surface; margin: 0 0 1 0; }
         & OptionList {
             height: auto; max-height: 24; border: none; padding: 0; background: $background;
-            scrollbar-size-vertical: 1;
+            scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis;
         }
         & OptionList:focus { border: none; background-tint: transparent; }
         & OptionList > .option-list--option-disabled { color: $muted; }
         & OptionList:nocolor > .option-list--option-highlighted { text-style: reverse; }
         & #hints { color: $muted; margin: 1 0 0 0; }
+        &.-short > Vertical { max-height: 100%; width: 100%; border: none; }
+        &.-short #hints { display: none; }
     }
-    .-short Chooser > Vertical { max-height: 100%; width: 100%; border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False),

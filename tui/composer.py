@@ -12,6 +12,7 @@ from mlxspec.chat.commands import Completion
 from tui.prompt_history import PromptHistory
 from tui.suggestions import Suggestions
 
+HINT = "Ask anything, or / for commands"
 NEW_LINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter")
 
 
@@ -28,7 +29,6 @@ class Composer(TextArea):
         &:nocolor .text-area--selection { text-style: reverse; }
         &:nocolor .text-area--cursor { text-style: reverse; }
     }
-    .-short Composer { border: none; min-height: 1; max-height: 4; }
     """
 
     class Sent(Message):
@@ -45,9 +45,7 @@ class Composer(TextArea):
         *,
         complete: Callable[[str], list[Completion]],
     ) -> None:
-        super().__init__(
-            soft_wrap=True, highlight_cursor_line=False, placeholder="Ask anything, or / for commands"
-        )
+        super().__init__(soft_wrap=True, highlight_cursor_line=False)
         self.prompts = prompts
         self._suggestions = suggestions
         self._complete = complete
@@ -81,6 +79,10 @@ class Composer(TextArea):
         if self._key(event.key):
             event.stop()
             event.prevent_default()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The hint is there as long as it fits: Textual cannot wrap it into no width at all."""
+        self.placeholder = HINT if event.size.width > len(HINT) else ""
 
     def on_blur(self) -> None:
         """Suggestions belong to what is being written."""

@@ -38,8 +38,6 @@ class Inspector(VerticalScroll, can_focus=True):
         display: none; width: 100%; height: 14; padding: 0 1; scrollbar-size-vertical: 1;
         border: round $accent; background: $background;
     }
-    .-wide Inspector { width: 52; height: 1fr; }
-    .-short Inspector { height: 8; border: none; border-top: solid $accent; }
     Inspector:focus { background-tint: transparent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

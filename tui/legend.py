@@ -20,5 +20,6 @@ def pieces(origins: Collection[str]) -> list[Piece]:
     found: list[Piece] = []
     for style, meaning in MEANINGS.items():
         if style in origins:
-            found += [("■ ", style), (meaning, style), ("   ", "")]
+            # Held together by spaces that do not break.
+            found += [(f"■ {meaning}".replace(" ", "\u00a0"), style), ("   ", "")]
     return found[:-1]

@@ -130,7 +130,7 @@ class ModelActions:
             "Models",
             keys={"ctrl+f": "fetch only"},
             empty="Looking at what is on disk …",
-            current="draft:auto",
+            current=TARGET + (choices.target or ""),
         )
         self._app.push_screen(screen, chosen)
 

@@ -58,6 +58,7 @@ _DARK = {
     "number": "#ffaf87",
     "name": "#ffd787",
     "comment": "#8a8a8a",
+    "bar": "#585858",
 }
 _LIGHT = {
     "draft": "#005f87",
@@ -81,6 +82,7 @@ _LIGHT = {
     "number": "#870087",
     "name": "#875f00",
     "comment": "#626262",
+    "bar": "#b2b2b2",
 }
 COLOURS = {
     "dark": Colours(True, "#121212", "#1c1c1c", marked="#303030", selected="#00005f", foregrounds=_DARK),
@@ -121,6 +123,7 @@ _ATTRIBUTES_ALONE = {
     "marked": "reverse",
     "selected": "reverse",
     "muted": "dim",
+    "bar": "dim",
 }
 
 
@@ -194,7 +197,9 @@ def textual_theme(name: str) -> Theme:
             "block-cursor-background": fg["accent"],
             "block-cursor-foreground": colours.background,
             "block-cursor-text-style": "none",
-            "scrollbar": fg["muted"],
+            "scrollbar": fg["bar"],
+            "scrollbar-hover": fg["muted"],
+            "scrollbar-active": fg["muted"],
             "scrollbar-background": colours.background,
         },
     )

@@ -26,7 +26,7 @@ class ParametersPanel(ModalScreen[Chosen | None]):
     ParametersPanel {
         align: center middle; background: $background 70%;
         & > Vertical {
-            width: 94%; max-width: 104; height: auto; max-height: 94%;
+            width: 94%; max-width: 110; height: auto; max-height: 94%;
             border: round $accent; background: $background; padding: 0 1;
         }
         & VerticalScroll { height: auto; max-height: 22; scrollbar-size-vertical: 1; }
@@ -38,9 +38,9 @@ class ParametersPanel(ModalScreen[Chosen | None]):
         & TextArea { height: 4; border: none; background: $surface; padding: 0 1; }
         & #problem { color: $error; height: auto; }
         & #hints { color: $muted; }
+        &.-short > Vertical { border: none; width: 100%; max-height: 100%; }
+        &.-narrow .about { display: none; }
     }
-    .-short ParametersPanel > Vertical { border: none; width: 100%; max-height: 100%; }
-    .-narrow ParametersPanel .about { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False, priority=True),

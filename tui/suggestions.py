@@ -21,7 +21,6 @@ class Suggestions(Widget):
         display: none; height: auto; max-height: 8; padding: 0 1; margin: 0 1;
         background: $surface; color: $foreground;
     }
-    .-short Suggestions { max-height: 4; }
     """
 
     class Chosen(Message):

@@ -23,7 +23,7 @@ from tui.viewport import Row, Viewport
 from tui.wrapping import column_to_offset
 
 SCROLL_LINES = 3
-_THUMB: Piece = ("▐", "muted")
+_THUMB: Piece = ("▐", "bar")
 _NO_THUMB: Piece = (" ", "")
 
 
