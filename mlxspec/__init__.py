@@ -33,7 +33,7 @@ _HOMES = {
     "SamplingOverrides": "mlxspec.decoding.sampling",
 }
 
-__all__ = ["Engine", "GenerateRequest", "Job", "LoadRequest", "Message", "SamplingOverrides"]  # noqa: F822
+__all__ = ["Engine", "GenerateRequest", "Job", "LoadRequest", "Message", "SamplingOverrides"]
 
 preload_blas()
 
