@@ -26,6 +26,7 @@ COMMANDS = {
     "pull": "Fetch a model and its draft.",
     "models": "List the models, and what fits this machine.",
     "rm": "Delete a model's files from this machine.",
+    "simulate": "Predict what speculation brings, before anything is downloaded.",
     "sessions": "List, show, search, export and delete saved chats.",
 }
 

@@ -1,0 +1,274 @@
+"""`mlxspec simulate`: what speculation would bring, before anything is downloaded."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mlxspec.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlxspec.lab.simulate import Prediction, Setting
+    from mlxspec.lab.world import Played
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+DEFAULT_CHIP = "M4 Pro"  # where this machine is no Mac
+SHOWN_K = 8  # rows of the table, unless the best k is beyond it
+ROUNDS = 20_000
+CONTROLLED_TOKENS = 2_000
+BAR = 24  # characters of the longest bar
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What was asked: a setting, and where its curve comes from."""
+
+    setting: Setting
+    source: str
+    readings: tuple[str, ...]
+    plain_tokens_per_s: float | None
+
+
+@app.command()
+def simulate(
+    alpha: Annotated[
+        str,
+        typer.Option(
+            metavar="A[,A…]",
+            help="Acceptance: the share of guesses kept, or of the first, second … guess.",
+        ),
+    ] = "0.7",
+    draft_cost: Annotated[
+        float, typer.Option(metavar="C", help="Cost of one guess, a plain pass of the target costing 1.")
+    ] = 0.1,
+    curve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="V1,V2…", help="Cost of a target pass over 1, 2 … rows, in any unit: 1,1.1,1.3."
+        ),
+    ] = None,
+    chip: Annotated[
+        str | None, typer.Option(metavar="CHIP", help='The published curve of a chip, such as "M4 Pro".')
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", metavar="K", help="Guesses a round; all are compared without it.")
+    ] = None,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Compare acceptances from 0.1 to 0.95.")] = False,
+    plain: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TOK/S",
+            help="Plain decoding of the target, to see tokens a second and a chip's overheads.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of what is drawn by chance.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+) -> None:
+    """Predict what speculation brings: the best number of guesses, and how much faster than plain decoding.
+
+    By closed form, by chance (they must agree), and with mlxspec's own controller. Without --curve
+    and --chip the curve is the one published for this Mac, or for an M4 Pro.
+    """
+    question = _question(alpha, draft_cost, curve=curve, chip=chip, plain=plain)
+    if k is not None and not 0 <= k <= len(question.setting.alphas):
+        raise UsageError(
+            f"{k} guesses a round cannot be simulated.",
+            hint=f"Give --k a number from 0 to {len(question.setting.alphas)}.",
+        )
+    answer = _Answer(question, k=k, sweep=sweep, seed=seed)
+    if as_json:
+        print(json.dumps(answer.as_dict()))
+    else:
+        print("\n".join(answer.lines()))
+
+
+def _question(
+    alpha: str, draft_cost: float, *, curve: str | None, chip: str | None, plain: float | None
+) -> _Question:
+    """The setting that the options describe.
+
+    Raises: UsageError when they describe none.
+    """
+    from mlxspec.decoding.cost import VerifyCurve
+    from mlxspec.lab import chips
+    from mlxspec.lab.simulate import Setting, acceptances
+
+    alphas = acceptances(_numbers(alpha, "--alpha"))
+    if not 0.0 <= draft_cost < math.inf:
+        raise UsageError(
+            f"A draft cost of {draft_cost:g} makes no sense.",
+            hint="Give the cost of one guess in passes of the target, such as 0.1.",
+        )
+    if plain is not None and not 0.0 < plain < math.inf:
+        raise UsageError(
+            f"Plain decoding at {plain:g} tokens a second makes no sense.",
+            hint="Give --plain a number above 0, or leave it out.",
+        )
+    if curve is not None:
+        if chip is not None:
+            raise UsageError("Both --curve and --chip are given.", hint="Give one of them.")
+        typed = VerifyCurve.typed(_numbers(curve, "--curve"))
+        relative = VerifyCurve.typed([seconds / typed.seconds(1) for _, seconds in typed.points])
+        return _Question(Setting(alphas, relative, draft_cost), "as typed", (), plain)
+    name = chips.find_chip(chip) if chip is not None else chips.this_chip() or DEFAULT_CHIP
+    published = chips.chip_curve(name)
+    overheads = chips.PairOnChip(name, plain, size_ratio=draft_cost) if plain is not None else None
+    setting = Setting(
+        alphas,
+        published.curve,
+        draft_step=overheads.draft_step if overheads else draft_cost,
+        overhead=overheads.overhead if overheads else 0.0,
+    )
+    return _Question(setting, name, published.readings, plain)
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    """Numbers with commas or spaces between them, at least one."""
+    try:
+        if numbers := [float(part) for part in text.replace(",", " ").split()]:
+            return numbers
+    except ValueError:
+        pass
+    example = "0.9,0.8,0.7" if option == "--alpha" else "1,1.1,1.3"
+    raise UsageError(
+        f"{option} cannot be read: {text!r} is no list of numbers.",
+        hint=f"Write it like this: {option} {example}.",
+    )
+
+
+class _Answer:
+    """Everything that is shown, computed once."""
+
+    def __init__(self, question: _Question, *, k: int | None, sweep: bool, seed: int) -> None:
+        from mlxspec.lab import simulate as lab
+
+        setting = question.setting
+        self.question = question
+        self.best_k = setting.best_k()
+        self.chosen_k = self.best_k if k is None else k
+        shown = range(max(SHOWN_K, self.best_k) + 1) if k is None else sorted({0, k})
+        self.table = [lab.predict(setting, k) for k in shown]
+        self.sampled = lab.sample(setting, self.chosen_k, rounds=ROUNDS, rng=random.Random(seed))
+        self.controlled = lab.run_controller(setting, tokens=CONTROLLED_TOKENS, rng=random.Random(seed))
+        self.sweep = lab.sweep(setting, [p.k for p in self.table if p.k]) if sweep else []
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for --json."""
+        setting, controlled = self.question.setting, self.controlled
+        return {
+            "curve_source": self.question.source,
+            "readings": self.question.readings,
+            "curve": {str(n): setting.curve.seconds(n) for n in range(1, len(setting.alphas) + 2)},
+            "alphas": setting.alphas,
+            "draft_cost": setting.draft_step,
+            "overhead": setting.overhead,
+            "best_k": self.best_k,
+            "table": [self._row(prediction) for prediction in self.table],
+            "monte_carlo": asdict(self.sampled),
+            "controller": {
+                "tokens": controlled.tokens,
+                "speedup": controlled.speedup,
+                "tokens_per_pass": controlled.tokens_per_pass,
+                "parked": controlled.parked / controlled.rounds,
+                "k": _usual_k(controlled),
+            },
+            "sweep": [
+                {"alpha": alpha, "best_k": flat.best_k(), "table": [self._row(row) for row in rows]}
+                for alpha, flat, rows in self.sweep
+            ],
+        }
+
+    def lines(self) -> list[str]:
+        """The report for a person."""
+        return [*self._heading(), "", *self._table_lines(), "", *self._check_lines(), *self._sweep_lines()]
+
+    def _row(self, prediction: Prediction) -> dict[str, Any]:
+        plain = self.question.plain_tokens_per_s
+        return asdict(prediction) | ({"tokens_per_s": plain * prediction.speedup} if plain else {})
+
+    def _heading(self) -> list[str]:
+        setting = self.question.setting
+        alphas = _squeeze(setting.alphas)
+        costs = ", ".join(f"{setting.curve.seconds(n):.2f}" for n in (1, 2, 3, 4, 6, 8, 12, 16))
+        parts = [f"acceptance {alphas}", f"draft cost {setting.draft_step:.2f}"]
+        if setting.overhead:
+            parts.append(f"overhead {setting.overhead:.2f} a round")
+        return [
+            ", ".join(parts).capitalize(),
+            f"Verify curve ({self.question.source}): {costs} for 1, 2, 3, 4, 6, 8, 12, 16 rows",
+            *(f"  published: {reading}" for reading in self.question.readings),
+        ]
+
+    def _table_lines(self) -> list[str]:
+        plain = self.question.plain_tokens_per_s
+        longest = max(row.speedup for row in self.table)
+        unit = "  TOK/S" if plain else ""
+        lines = [f"   K  TOKENS/PASS  ROUND COST  SPEED-UP{unit}"]
+        for row in self.table:
+            mark = "*" if row.k == self.best_k else " "
+            speed = f"{plain * row.speedup:7.1f}" if plain else ""
+            bar = _bar(row.speedup / longest)
+            name = "  plain" if row.k == 0 else ""
+            lines.append(
+                f" {mark}{row.k:2d}  {row.tokens_per_pass:11.2f}  {row.cost:10.2f}  {row.speedup:7.2f}x"
+                f"{speed}  {bar}{name}"
+            )
+        return lines
+
+    def _check_lines(self) -> list[str]:
+        from mlxspec.lab.simulate import predict
+
+        setting, sampled, controlled = self.question.setting, self.sampled, self.controlled
+        best = predict(setting, self.best_k)
+        exact = predict(setting, sampled.k)
+        guesses = "1 guess" if best.k == 1 else f"{best.k} guesses"
+        parked = 100 * controlled.parked / controlled.rounds
+        return [
+            f"Best: {guesses} a round, {best.speedup:.2f}x."
+            if best.k
+            else "Best: no guesses, for speculation does not pay here.",
+            f"By chance, {sampled.rounds} rounds of k = {sampled.k}: {sampled.tokens_per_pass:.3f} tokens a pass"
+            f" ±{2 * sampled.tokens_error:.3f} (by formula {exact.tokens_per_pass:.3f}),"
+            f" {sampled.speedup:.2f}x.",
+            f"With the controller, {controlled.tokens} tokens: {controlled.speedup:.2f}x,"
+            f" mostly k = {_usual_k(controlled)}, parked in {parked:.0f} % of the rounds.",
+        ]
+
+    def _sweep_lines(self) -> list[str]:
+        from mlxspec.lab.simulate import predict
+
+        if not self.sweep:
+            return []
+        ks = [row.k for row in self.sweep[0][2]]
+        best = [predict(flat, flat.best_k()) for _, flat, _ in self.sweep]
+        longest = max(row.speedup for row in best)
+        lines = ["", "Speed-up by acceptance", "  ALPHA" + "".join(f"{f'K={k}':>6}" for k in ks) + "  BEST"]
+        for (alpha, _, rows), row_best in zip(self.sweep, best, strict=True):
+            cells = "".join(f"{row.speedup:6.2f}" for row in rows)
+            lines.append(f"  {alpha:5.2f}{cells}  k={row_best.k:<2d} {_bar(row_best.speedup / longest)}")
+        return lines
+
+
+def _usual_k(played: Played) -> int:
+    (k, _times), *_ = played.ks.most_common(1)
+    return k
+
+
+def _squeeze(alphas: tuple[float, ...]) -> str:
+    """The acceptances as they were typed: the last one goes on."""
+    shown = list(alphas)
+    while len(shown) > 1 and shown[-1] == shown[-2]:
+        shown.pop()
+    return ", ".join(f"{alpha:g}" for alpha in shown)
+
+
+def _bar(share: float) -> str:
+    """A bar of blocks, to an eighth of a character."""
+    full, eighths = divmod(round(share * BAR * 8), 8)
+    return "█" * full + " ▏▎▍▌▋▊▉"[eighths].strip()
