@@ -25,7 +25,7 @@ def byte_alphabet() -> list[str]:
     return [chr(b) if b in printable else chr(next(others)) for b in range(256)]
 
 
-MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w"]
+MERGES = ["1 2", "Ġ 3", "h e", "l l", "he ll", "hell o", "Ġ w"]
 SPECIAL = ["<|end|>", "<|start|>"]
 TOKENS = [*SPECIAL, *byte_alphabet(), *(merge.replace(" ", "") for merge in MERGES)]
 TEMPLATE = "{% for m in messages %}{{ '<|start|>' + m['content'] + '<|end|>' }}{% endfor %}"

@@ -88,6 +88,17 @@ def test_weights_become_float32_where_the_device_wants_it(
     assert not any(isinstance(m, nn.QuantizedLinear | nn.QuantizedEmbedding) for m in model.modules())
 
 
+def test_dequantised_weights_are_not_rounded_to_16_bits_in_between(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "dequantise_on_this_device", lambda: True)
+    stored: Any = mx.load(str(folder / "model.safetensors"))
+    name = "model.layers.0.mlp.up_proj"
+    packed, scales, biases = (stored[f"{name}.{part}"] for part in ("weight", "scales", "biases"))
+    exact = mx.dequantize(packed, scales.astype(mx.float32), biases.astype(mx.float32), 32, 4)
+    assert mx.array_equal(load_model("tiny", folder).model.model.layers[0].mlp.up_proj.weight, exact)
+
+
 def test_weights_stay_as_stored_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "dequantise_on_this_device", lambda: True)
     float32 = logits(load_model("tiny", folder).model)
@@ -130,10 +141,10 @@ def test_no_connection_is_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert load_model("tiny", folder).vocab_size == len(TOKENS)
 
 
-def test_loading_says_nothing_of_its_own(folder: Path) -> None:
+def test_loading_and_long_prompts_print_nothing(folder: Path) -> None:
     program = (
         "from pathlib import Path; from mlxspec.models.loading import load_model; "
-        f"load_model('m', Path({str(folder)!r}))"
+        f"loaded = load_model('m', Path({str(folder)!r})); loaded.tokenizer.encode('hello ' * 500)"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (result.stdout, result.stderr) == ("", "")
@@ -151,6 +162,13 @@ def cut(path: Path, keep: float) -> None:
 def test_half_a_weight_file_is_broken(folder: Path, keep: float) -> None:
     cut(folder / "model.safetensors", keep)
     with pytest.raises(BrokenModel, match=r"model\.safetensors is damaged or was cut short"):
+        load_model("tiny", folder)
+
+
+def test_a_weight_file_that_was_resumed_in_the_wrong_place_is_broken(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes() + b"again")
+    with pytest.raises(BrokenModel, match="damaged"):
         load_model("tiny", folder)
 
 
