@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from mlxspec.chat.conversation import Message, render
 from mlxspec.chat.detokenizer import AnswerText, Piece
-from mlxspec.decoding.controller import Controller, FixedController
+from mlxspec.decoding.controller import Controller
 from mlxspec.decoding.decode import Decoding, Round
 from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.sampling import Rule, Sampler, SamplingOverrides, SamplingParams
@@ -24,8 +24,6 @@ from mlxspec.errors import PromptTooLong, UsageError
 from mlxspec.events import Finished, FinishReason, Notice, Origin, Prefill, RoundReport, Tokens
 from mlxspec.models.device import wired_limit
 from mlxspec.models.loading import LoadedModel
-
-DEFAULT_GUESSES = 4
 
 ANSWER_SHARE = 4
 """A chat keeps at least one part in so many of its context free for the next answer."""
@@ -41,6 +39,7 @@ class Answer:
         target: LoadedModel,
         state: TargetState,
         drafters: Sequence[Drafter],
+        controller: Controller,
         context_tokens: int,
         defaults: Mapping[str, float],
     ) -> None:
@@ -49,6 +48,7 @@ class Answer:
         self._target = target
         self._state = state
         self._drafters = drafters
+        self._controller = controller
         self._context_tokens = context_tokens
         self._text = AnswerText(target.tokenizer, request.stop)
         self._ready: deque[Piece] = deque()
@@ -85,7 +85,7 @@ class Answer:
                 self._state,
                 sampler=sampler,
                 drafters=self._drafters,
-                controller=self._controller(),
+                controller=self._controller,
                 max_tokens=budget,
                 eos_ids=self._target.eos_ids,
                 watch=self._watch,
@@ -157,10 +157,6 @@ class Answer:
         seed = secrets.randbits(32) if request.seed is None else request.seed
         params = SamplingParams(**values)
         return Sampler(params, vocab_size=self._target.vocab_size, rule=Rule(rule), seed=seed)
-
-    def _controller(self) -> Controller:
-        guesses = self._request.num_draft
-        return FixedController(DEFAULT_GUESSES if guesses is None else guesses)
 
     def _watch(self, token: int) -> int | None:
         self._ready.extend(self._text.add(token))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import mlx.core as mx
 
+from mlxspec.decoding.adaptive import AdaptiveController
 from mlxspec.decoding.cache import PromptCache
+from mlxspec.decoding.controller import Controller, FixedController
 from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.engine.answer import Answer
 from mlxspec.engine.job import Job
+from mlxspec.engine.pace import Pace, find_pace
 from mlxspec.engine.requests import GenerateRequest, LoadRequest
 from mlxspec.errors import EngineError, IncompatiblePair, UsageError
 from mlxspec.events import Loaded, Loading, Notice
@@ -30,6 +33,8 @@ LOOKUP = "lookup"
 NONE = "none"
 AUTO = "auto"
 
+MEASURING = "Measuring once what guesses cost on this machine; this takes a few seconds."
+
 
 class Pair:
     """Loads and swaps models, and answers with them. Lives in the engine's thread."""
@@ -43,6 +48,7 @@ class Pair:
         self._sampling: Mapping[str, float] = {}
         self._draft: LoadedModel | None = None
         self._drafters: tuple[Drafter, ...] = ()
+        self._pace: Pace | None = None
 
     def load(self, request: LoadRequest, job: Job) -> None:
         """Bring the asked-for models into memory and say so; what is there already stays."""
@@ -70,18 +76,40 @@ class Pair:
         """
         if self._target is None or self._state is None:
             raise EngineError("No model is loaded.", hint="Load a target first.")
+        drafters = self._drafters if request.speculate else ()
+        controller = self._controller(request, drafters, job)
         Answer(
             request,
             target=self._target,
             state=self._state,
-            drafters=self._drafters if request.speculate else (),
+            drafters=drafters,
+            controller=controller,
             context_tokens=self._context_tokens,
             defaults=self._sampling,
         ).run(job)
+        if self._pace is not None and isinstance(controller, AdaptiveController):
+            self._pace.learn(controller)
+
+    def _controller(self, request: GenerateRequest, drafters: Sequence[Drafter], job: Job) -> Controller:
+        """Who decides about proposals; what passes cost here is measured when nothing is known of it."""
+        if request.num_draft is not None:
+            return FixedController(request.num_draft)
+        if not drafters:
+            return FixedController(0)
+        if self._pace is None:
+            assert self._target is not None
+            self._pace = find_pace(
+                self._target,
+                self._draft,
+                self._places,
+                before_measuring=lambda: job.emit(Notice(MEASURING)),
+                cancelled=job.cancelled,
+            )
+        return FixedController(0) if self._pace is None else self._pace.controller()
 
     def unload(self) -> None:
         """Let go of everything and give the memory back."""
-        self._target = self._state = self._draft = None
+        self._target = self._state = self._draft = self._pace = None
         self._drafters = ()
         _give_back_memory()
 
@@ -151,6 +179,8 @@ class Pair:
 
     def _set_drafters(self, draft: LoadedModel | None, drafters: tuple[Drafter, ...]) -> None:
         dropped = self._draft is not None and draft is not self._draft
+        if draft is not self._draft:
+            self._pace = None
         self._draft = draft
         self._drafters = drafters
         if dropped:

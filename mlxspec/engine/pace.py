@@ -1,0 +1,119 @@
+"""What mlxspec knows about speed here: verify curves, draft steps and acceptance, kept from run to run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from mlxspec.decoding.acceptance_history import AcceptanceHistory
+from mlxspec.decoding.adaptive import AdaptiveController
+from mlxspec.decoding.calibrate import measure_curve, measure_step
+from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.models.device import device_name
+from mlxspec.models.loading import LoadedModel
+from mlxspec.places import Places
+
+VERSION = 1
+BUDGET_S = 2.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """What is known of one pair on this device.
+
+    `curve` is the target's; `steps` has the seconds of one guess by drafter; `measured_now` says that it
+    was measured just now and not read.
+    """
+
+    curve: VerifyCurve
+    steps: dict[str, float]
+    history: AcceptanceHistory
+    file: Path
+    measured_now: bool
+
+    def controller(self) -> AdaptiveController:
+        """A controller for one answer."""
+        return AdaptiveController(self.curve, self.steps, self.history)
+
+    def learn(self, controller: AdaptiveController) -> None:
+        """Keep what an answer taught, for the next one and the next run."""
+        self.curve = controller.times.corrected()
+        self.steps = {**self.steps, **controller.times.corrected_steps()}
+        self.save()
+
+    def save(self) -> None:
+        """Write the file as a whole (mode 0600). Not being able to is no reason to complain."""
+        stored = {
+            "version": VERSION,
+            "curve": self.curve.to_dict(),
+            "steps": self.steps,
+            "history": self.history.to_dict(),
+        }
+        with contextlib.suppress(OSError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.file.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                json.dump(stored, out)
+            Path(temporary).replace(self.file)
+
+
+def find_pace(
+    target: LoadedModel,
+    draft: LoadedModel | None,
+    where: Places,
+    *,
+    before_measuring: Callable[[], None],
+    cancelled: Callable[[], bool],
+) -> Pace | None:
+    """The pace of a pair: read when it is known, else measured in a few seconds. None when cancelled."""
+    file = where.cache / "pace" / f"{_identity(target, draft)}.json"
+    if (known := _read(file)) is not None:
+        return known
+    before_measuring()
+    curve = measure_curve(target.model, clock=time.perf_counter, budget_s=BUDGET_S, cancelled=cancelled)
+    if curve is None:
+        return None
+    steps = {} if draft is None else {"draft_model": measure_step(draft.model, clock=time.perf_counter)}
+    pace = Pace(curve, steps, AcceptanceHistory(), file, measured_now=True)
+    pace.save()
+    return pace
+
+
+def forget_pace(target: LoadedModel, draft: LoadedModel | None, where: Places) -> None:
+    """Measure this pair again the next time."""
+    (where.cache / "pace" / f"{_identity(target, draft)}.json").unlink(missing_ok=True)
+
+
+def _identity(target: LoadedModel, draft: LoadedModel | None) -> str:
+    """Names a pair, its weights' types, the device and MLX: whatever the seconds depend on."""
+    parts = [device_name(), version("mlx"), str(mx.device_info().get("device_name", ""))]
+    for model in (target, draft):
+        if model is not None:
+            parts += [str(model.folder.resolve()), str(model.weight_bytes)]
+    name = "".join(letter if letter.isalnum() else "-" for letter in target.name)[:40]
+    return f"{name}-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}"
+
+
+def _read(file: Path) -> Pace | None:
+    """None for what is not there, of another version, or damaged: it is measured again."""
+    try:
+        stored: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if stored["version"] != VERSION:
+            return None
+        steps = {str(name): float(seconds) for name, seconds in stored["steps"].items()}
+        curve = VerifyCurve.from_dict(stored["curve"])
+        history = AcceptanceHistory.from_dict(stored["history"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return Pace(curve, steps, history, file, measured_now=False)
