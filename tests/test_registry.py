@@ -109,6 +109,8 @@ def test_a_draft_may_be_a_hub_id() -> None:
         ('[models.x]\npath = "c"\nrevision = "v1"', ["[models.x]", "revision"]),
         ('[models.x]\nrepo = "a/b"\nsha256 = "0"', ["[models.x]", "sha256"]),
         ('[models.x]\nrepo = "a/b"\ndownload_gb = "4"', ["[models.x]", "download_gb"]),
+        ('[models.x]\nrepo = "a/b"\nsampling = { heat = 1 }', ["[models.x]", "sampling"]),
+        ('[models.x]\nrepo = "a/b"\nsampling = { top_p = "1" }', ["[models.x]", "sampling"]),
         ('[models.x]\nrepo = "a/b"\ndownload_gb = true', ["[models.x]", "download_gb"]),
         ('[models.x]\nrepo = "a/b"\ndownload_gb = -1', ["[models.x]", "download_gb"]),
         ('[models.x]\nrepo = "a/b"\ndownload_gb = nan', ["[models.x]", "download_gb"]),
@@ -203,3 +205,8 @@ def test_hub_ids_hold_no_path() -> None:
 
 def test_an_editable_install_reads_the_file_at_the_source_root() -> None:
     assert shipped_file() == Path(mlxspec.__file__).parents[1] / "models.toml"
+
+
+def test_the_default_model_is_sampled_as_its_card_recommends() -> None:
+    registry = load_registry(places())
+    assert registry.resolve(registry.default_target).sampling == {"temperature": 0.2, "top_p": 0.9}
