@@ -473,3 +473,17 @@ def test_a_round_reports_the_probabilities_of_its_guesses(params: SamplingParams
             p[contexts[landed.accepted], landed.next_token].item(), abs=1e-5
         )
         before = landed.tokens[-1]
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+@pytest.mark.parametrize("sharpness", [0.01, 6.0], ids=["flat", "sharp"])
+def test_a_wide_vocabulary_gives_the_verdict_of_the_whole_pipeline(
+    sharpness: float, rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = SamplingParams(temperature=0.9, top_p=0.9)
+    model = table_model(600, sharpness=sharpness)
+    options: dict[str, Any] = {"params": params, "rule": rule, "max_tokens": 30}
+    answers = [Answering(model, vocab=600).answer([Lookup(floor=0.0)], 3, prompt=[1, 2, 1, 2], **options)]
+    monkeypatch.setattr(Sampler, "likely", lambda self, *args: (self.distribution(*args), mx.array(True)))
+    answers.append(Answering(model, vocab=600).answer([Lookup(floor=0.0)], 3, prompt=[1, 2, 1, 2], **options))
+    assert answers[0] == answers[1]

@@ -118,3 +118,26 @@ def test_coupled_draft_noise_belongs_to_the_position_and_other_rules_to_the_prop
     coupled, block = (make_sampler(SamplingParams(), rule=rule) for rule in (Rule.COUPLED, Rule.BLOCK))
     assert mx.array_equal(coupled.draft_noise(5, 2), coupled.draft_noise(6, 1)).item()
     assert not mx.array_equal(block.draft_noise(5, 2), block.draft_noise(6, 1)).item()
+
+
+FILTERS = [
+    SamplingParams(temperature=0.7, top_p=0.9),
+    SamplingParams(temperature=0.7, top_p=1.0, top_k=40),
+    SamplingParams(temperature=0.7, top_p=1.0, min_p=0.05),
+    SamplingParams(temperature=0.7, top_p=0.9, top_k=40, min_p=0.05),
+]
+
+
+@pytest.mark.parametrize("params", FILTERS)
+def test_the_likeliest_tokens_give_the_same_distribution_when_they_are_enough(params: SamplingParams) -> None:
+    raw = mx.random.normal((3, 2000), key=mx.random.key(2)) * 4
+    sampler = Sampler(params, vocab_size=2000, rule=Rule.BLOCK, seed=1)
+    p, enough = sampler.likely(raw, rows_alone(3))
+    assert enough.item()
+    assert mx.allclose(p, sampler.distribution(raw, rows_alone(3)), atol=1e-6).item()
+
+
+def test_a_flat_row_says_that_the_likeliest_tokens_are_not_enough() -> None:
+    raw = mx.concatenate([mx.random.normal((1, 2000), key=mx.random.key(2)) * 4, mx.zeros((1, 2000))])
+    _, enough = Sampler(FILTERS[0], vocab_size=2000, rule=Rule.BLOCK, seed=1).likely(raw, rows_alone(2))
+    assert not enough.item()

@@ -20,7 +20,7 @@ from mlxspec.decoding.proposal import Drafter, Proposal
 from mlxspec.decoding.sampling import History, Sampler
 from mlxspec.decoding.stats import DecodeStats
 from mlxspec.decoding.target import TargetState
-from mlxspec.decoding.verdict import judge, read_report, report
+from mlxspec.decoding.verdict import Judgement, judge, read_report, report
 from mlxspec.events import FinishReason, Origin
 
 CLEAR_EVERY_TOKENS = 256
@@ -63,10 +63,19 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class _Reading:
+    """What comes back from the device."""
+
+    packed: mx.array  # [3 + k]: sure, accepted, next token, guesses
+    probabilities: mx.array | None  # [2k + 1]: p and q of each guess, p of the next token
+
+
+@dataclass(frozen=True, slots=True)
 class _Flight:
     """A round that is on the device. `base`: committed tokens before its first new one."""
 
-    packed: mx.array  # [2 + k]: accepted, next token, guesses
+    reading: _Reading
+    read_whole: Callable[[], _Reading]  # the verdict made again, when it was not sure
     base: int
     owed: int
     choice: Choice
@@ -74,7 +83,6 @@ class _Flight:
     proposed: int
     draft_s: float | None
     context: int
-    probabilities: mx.array | None  # [2k + 1]: p and q of each guess, p of the next token
 
 
 class Decoding:
@@ -180,7 +188,7 @@ class Decoding:
                 return None
         else:
             choice = flight.choice
-        return self._queue_pass(choice, None, None, unread=flight.packed[1:2])
+        return self._queue_pass(choice, None, None, unread=flight.reading.packed[2:3])
 
     def _choose(self, options: tuple[Option, ...], *, ahead: bool = False) -> Choice:
         if self._emitted == 0:
@@ -234,18 +242,32 @@ class Decoding:
         base = len(state.tokens) + (1 if unread is not None else 0)
         device = mx.concatenate(on_device) if on_device else None
         history = History(state.tokens, device, rows=proposed + 1)
-        verdict, p = judge(self._sampler, logits, proposal, history, position=base)
-        parts = [verdict.accepted.reshape(1), verdict.next_token.reshape(1)]
+
+        def read(*, whole: bool = False) -> _Reading:
+            judgement = judge(self._sampler, logits, proposal, history, position=base, whole=whole)
+            return self._queue_reading(judgement, proposal)
+
+        return _Flight(
+            read(), lambda: read(whole=True), base, len(owed), choice, option, proposed, draft_s, context
+        )
+
+    def _queue_reading(self, judgement: Judgement, proposal: Proposal | None) -> _Reading:
+        verdict = judgement.verdict
+        parts = [judgement.sure.reshape(1), verdict.accepted.reshape(1), verdict.next_token.reshape(1)]
         if proposal:
             parts.append(proposal.tokens)
         packed = mx.concatenate([part.astype(mx.int32) for part in parts])
-        probabilities = report(p(), proposal, verdict) if self._with_probabilities else None
+        probabilities = report(judgement.p(), proposal, verdict) if self._with_probabilities else None
         mx.async_eval(packed, *([] if probabilities is None else [probabilities]))
-        return _Flight(packed, base, len(owed), choice, option, proposed, draft_s, context, probabilities)
+        return _Reading(packed, probabilities)
 
     def _land(self, flight: _Flight) -> Round:
         """Wait for the verdict, take the rejected rows back, and commit token by token."""
-        accepted, next_token, *guesses = cast(list[int], flight.packed.tolist())  # the one sync of the round
+        reading = flight.reading
+        sure, accepted, next_token, *guesses = _ids(reading)  # the one sync of the round
+        if not sure:
+            reading = flight.read_whole()
+            _, accepted, next_token, *guesses = _ids(reading)
         landed = time.perf_counter()
         round_s, self._last_landing = landed - self._last_landing, landed
         if flight.proposed:
@@ -268,7 +290,7 @@ class Decoding:
             parked=flight.choice.parked,
             draft_s=self._draft_s_per_guess * len(guesses) if flight.draft_s is None else flight.draft_s,
             round_s=round_s,
-            **read_report(flight.probabilities, len(guesses)),
+            **read_report(reading.probabilities, len(guesses)),
         )
         self._count(record)
         self.stats.overhead_s += time.perf_counter() - landed
@@ -338,3 +360,7 @@ class Decoding:
             self._counted.append((origin, record.drafter))
         if stats.tokens // CLEAR_EVERY_TOKENS != before // CLEAR_EVERY_TOKENS:
             mx.clear_cache()
+
+
+def _ids(reading: _Reading) -> list[int]:
+    return cast(list[int], reading.packed.tolist())

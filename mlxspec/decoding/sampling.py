@@ -13,6 +13,10 @@ LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
 """mlx-lm's own kind: (all tokens so far [n], logits [1, vocab]) -> logits [1, vocab]."""
 
 
+SHORTLIST = 256
+"""Likeliest tokens among which the filters are tried first."""
+
+
 class Rule(StrEnum):
     """The acceptance rules."""
 
@@ -115,7 +119,26 @@ class Sampler:
         logits = self.processed(logits, history)
         if not _filters(params):
             return mx.softmax(logits * (1.0 / params.temperature), axis=-1)
-        return mx.softmax(_filtered(logits, params) * (1.0 / params.temperature), axis=-1)
+        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        return mx.softmax(_filtered(logprobs, params) * (1.0 / params.temperature), axis=-1)
+
+    def likely(self, logits: mx.array, history: History) -> tuple[mx.array, mx.array]:
+        """As `distribution`, from each row's likeliest tokens alone, and whether that was enough.
+
+        Sorting a whole vocabulary is most of what top-p costs. Where a filter took out one of the
+        shortlist, it takes out all the less likely ones as well, and p is the same. The second value,
+        a truth value on the device, says so for all rows; where it is false, p is another distribution.
+        """
+        params = self.params
+        if not _filters(params) or self.vocab_size <= SHORTLIST:
+            return self.distribution(logits, history), mx.array(True)
+        logits = self.processed(logits, history)
+        ids = mx.argpartition(-logits, kth=SHORTLIST - 1, axis=-1)[:, :SHORTLIST]
+        logprobs = mx.take_along_axis(logits, ids, axis=-1) - mx.logsumexp(logits, axis=-1, keepdims=True)
+        logprobs = _filtered(logprobs, params)
+        enough = ((logprobs > -mx.inf).sum(axis=-1) < SHORTLIST).all()
+        p = mx.softmax(logprobs * (1.0 / params.temperature), axis=-1)
+        return mx.put_along_axis(mx.zeros(logits.shape), ids, p, axis=-1), enough
 
     def draft_noise(self, position: int, index: int) -> mx.array:
         """Gumbel noise [vocab] for guess `index` of the proposal that begins at `position`.
@@ -203,25 +226,23 @@ def _filters(params: SamplingParams) -> bool:
     return params.top_p < 1.0 or params.min_p > 0.0 or params.top_k > 0
 
 
-def _filtered(logits: mx.array, params: SamplingParams) -> mx.array:
-    """Log-probabilities [n, vocab] with -inf for what the filters take out, in mlx-lm's order.
+def _filtered(logprobs: mx.array, params: SamplingParams) -> mx.array:
+    """Log-probabilities [n, any] with -inf for what the filters take out, in mlx-lm's order.
 
     mlx-lm's own filters are compiled functions; called outside the main thread (measured, MLX 0.32.4)
     they abort the process when it exits. The tests hold these to theirs.
     """
-    logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    width = logprobs.shape[-1]
     if params.top_p < 1.0:
         ascending = mx.sort(logprobs, axis=-1)
-        p = mx.exp(ascending)
-        above = mx.cumsum(p, axis=-1, reverse=True, inclusive=False)
-        whole = above[:, :1] + p[:, :1]
-        dropped = (above >= params.top_p * whole).sum(axis=-1, keepdims=True)
-        lowest = mx.take_along_axis(ascending, mx.minimum(dropped, logits.shape[-1] - 1), axis=-1)
+        above = mx.cumsum(mx.exp(ascending), axis=-1, reverse=True, inclusive=False)
+        dropped = (above >= params.top_p).sum(axis=-1, keepdims=True)
+        lowest = mx.take_along_axis(ascending, mx.minimum(dropped, width - 1), axis=-1)
         logprobs = mx.where(logprobs < lowest, -mx.inf, logprobs)
     if params.min_p > 0.0:
         lowest = logprobs.max(axis=-1, keepdims=True) + math.log(params.min_p)
         logprobs = mx.where(logprobs < lowest, -mx.inf, logprobs)
-    if 0 < params.top_k < logits.shape[-1]:
+    if 0 < params.top_k < width:
         # By place and not by value: of equal tokens at the border, only as many as fit stay.
         out = mx.argpartition(-logprobs, kth=params.top_k - 1, axis=-1)[:, params.top_k :]
         logprobs = mx.put_along_axis(logprobs, out, mx.array(-mx.inf), axis=-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypedDict, cast
 
 import mlx.core as mx
@@ -12,25 +13,49 @@ from mlxspec.decoding.proposal import Proposal
 from mlxspec.decoding.sampling import History, Rule, Sampler, Stream
 
 
-def judge(
-    sampler: Sampler, logits: mx.array, proposal: Proposal | None, history: History, *, position: int
-) -> tuple[Verdict, Callable[[], mx.array]]:
-    """The verdict on logits [k + 1, any] after the pending token and each of k guesses.
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict, still on the device.
 
-    `position` is the place in the sequence of the first token to come. The second value makes the
-    target's probabilities [k + 1, vocab], which a greedy verdict does not need.
+    `sure` is False where it was made from too short a list of tokens and has to be made again with
+    `whole=True`. `p` makes the target's probabilities [k + 1, vocab].
+    """
+
+    verdict: Verdict
+    sure: mx.array
+    p: Callable[[], mx.array]
+
+
+def judge(
+    sampler: Sampler,
+    logits: mx.array,
+    proposal: Proposal | None,
+    history: History,
+    *,
+    position: int,
+    whole: bool = False,
+) -> Judgement:
+    """Judge by the logits [k + 1, any] after the pending token and each of k guesses.
+
+    `position` is the place in the sequence of the first token to come. `whole` sorts the whole
+    vocabulary; plain rounds always do, since the next pass is queued before they could be made again.
     """
     guesses = proposal.tokens.astype(mx.int32) if proposal else mx.zeros((0,), mx.int32)
     k = guesses.shape[0]
     if sampler.greedy:
         processed = sampler.processed(logits, history)
         choices = mx.argmax(processed, axis=-1).astype(mx.int32)
-        return keep_while_equal(choices, guesses), lambda: mx.softmax(processed, axis=-1)
-    p = sampler.distribution(logits, history)
+        return Judgement(
+            keep_while_equal(choices, guesses), mx.array(True), lambda: mx.softmax(processed, axis=-1)
+        )
+    if whole or k == 0:
+        p, sure = sampler.distribution(logits, history), mx.array(True)
+    else:
+        p, sure = sampler.likely(logits, history)
     if sampler.rule is Rule.COUPLED:
         noise = mx.stack([sampler.gumbel(Stream.POSITION, position + i) for i in range(k + 1)])
         choices = mx.argmax(mx.log(p) + noise, axis=-1).astype(mx.int32)
-        return keep_while_equal(choices, guesses), lambda: p
+        return Judgement(keep_while_equal(choices, guesses), sure, lambda: p)
     verdict = (block_rule if sampler.rule is Rule.BLOCK else token_rule)(
         p,
         guesses,
@@ -38,7 +63,7 @@ def judge(
         uniform=sampler.uniform(Stream.ACCEPT, position, max(k, 1))[:k],
         gumbel=sampler.gumbel(Stream.RESIDUAL, position),
     )
-    return verdict, lambda: p
+    return Judgement(verdict, sure, lambda: p)
 
 
 class Report(TypedDict, total=False):
