@@ -233,8 +233,8 @@ class _Answer:
             f"Best: {guesses} a round, {best.speedup:.2f}x."
             if best.k
             else "Best: no guesses, for speculation does not pay here.",
-            f"By chance, {sampled.rounds} rounds of k = {sampled.k}: {sampled.tokens_per_pass:.3f} tokens a pass"
-            f" ±{2 * sampled.tokens_error:.3f} (by formula {exact.tokens_per_pass:.3f}),"
+            f"By chance, {sampled.rounds} rounds of k = {sampled.k}: {sampled.tokens_per_pass:.3f} tokens a"
+            f" pass ±{2 * sampled.tokens_error:.3f} (by formula {exact.tokens_per_pass:.3f}),"
             f" {sampled.speedup:.2f}x.",
             f"With the controller, {controlled.tokens} tokens: {controlled.speedup:.2f}x,"
             f" mostly k = {_usual_k(controlled)}, parked in {parked:.0f} % of the rounds.",

@@ -119,7 +119,7 @@ class AdaptiveController:
         self._since_probe = 0 if self._probed else self._since_probe + 1
         self._probed = False
         if drafter is not None:
-            self._since_plain += 1
+            self._since_plain = self._reference_every if self.times.unsettled else self._since_plain + 1
             return
         if self._since_plain >= self._reference_every:
             self._reference_every = min(4 * self._reference_every, REFERENCE_EVERY)

@@ -22,13 +22,18 @@ MACHINE_PRIOR = 0.1**2  # of the machine against its calibration
 MACHINE_DRIFT = 0.005**2  # of its change from round to round
 SLOPE_PRIOR = 0.1**2  # of all passes with guesses against the curve
 ROWS_PRIOR = 0.05**2  # of one point of the curve beside that
-WAIT_PRIOR = 0.03**2  # of the cost of waiting
+WAIT_PRIOR = 0.07**2  # of the cost of waiting
 DRAFT_PRIOR = 0.25**2  # of a draft's step, measured more roughly
 DRIFT = 0.001**2  # of the change of all of these from round to round
 
 CLIP = 2.5  # standard deviations that a surprise counts at most
 QUEUED_COST = 1 / 1.05
 """Cost of a plain pass queued ahead, until measured, of one that is waited for, as calibration does."""
+
+CHANGE = math.log(1.15)
+CHANGE_ROUNDS = 3
+"""Rounds one after another that all surprise by so much, and in the same direction, mean a change: what
+was known about the times is known no longer."""
 
 MACHINE = 0  # index of each factor: row counts stand at their own number
 QUEUED = CALIBRATED_ROWS + 1
@@ -40,6 +45,9 @@ class RoundTimes:
     Args:
         curve: the target's calibrated curve.
         draft_step_s: seconds of one guess by drafter; drafters that are not named cost nothing.
+
+    Attributes:
+        unsettled: the times have changed, and only a plain round can tell whether plain decoding's did.
     """
 
     def __init__(self, curve: VerifyCurve, draft_step_s: Mapping[str, float]) -> None:
@@ -50,13 +58,16 @@ class RoundTimes:
         guesses = slice(2, CALIBRATED_ROWS + 1)  # rows of passes that verify something
         self._mean = np.zeros(size)
         self._mean[QUEUED] = math.log(QUEUED_COST)
-        self._covariance = np.diag(
+        self._prior = np.diag(
             [MACHINE_PRIOR, *[ROWS_PRIOR] * (CALIBRATED_ROWS + 1), *[DRAFT_PRIOR] * len(self._drafts)]
         )
-        self._covariance[guesses, guesses] += SLOPE_PRIOR
+        self._prior[guesses, guesses] += SLOPE_PRIOR
         one_row = [1, QUEUED]  # the same pass, but for the wait
-        self._covariance[np.ix_(one_row, one_row)] = ROWS_PRIOR
-        self._covariance[QUEUED, QUEUED] += WAIT_PRIOR
+        self._prior[np.ix_(one_row, one_row)] = ROWS_PRIOR
+        self._prior[QUEUED, QUEUED] += WAIT_PRIOR
+        self._covariance = self._prior.copy()
+        self._surprises = 0  # rounds that surprised by CHANGE one after another; negative: too fast
+        self.unsettled = False
         self._drift = np.full(size, DRIFT)
         self._drift[MACHINE] = MACHINE_DRIFT
         self._bases: dict[int, float] = {}  # seconds by row count, as calibrated
@@ -83,6 +94,7 @@ class RoundTimes:
     def learn_plain(self, context: int, seconds: float) -> None:
         """A queued plain pass took `seconds`."""
         self._learn(seconds, self.plain_s(context), {QUEUED: 1.0})
+        self.unsettled = False
 
     def learn_round(
         self,
@@ -104,6 +116,7 @@ class RoundTimes:
         draft_s = self.draft_s(drafter, guesses, catch_up) if drafter is not None else 0.0
         if drafter is None or draft_s == 0.0:
             self._learn(round_s, verify_s, {row_index: 1.0})
+            self.unsettled = self.unsettled and rows > 1
         elif drafting_s is None:
             share = draft_s / (verify_s + draft_s)
             self._learn(round_s, verify_s + draft_s, {row_index: 1.0 - share, self._drafts[drafter]: share})
@@ -132,16 +145,25 @@ class RoundTimes:
 
     def _learn(self, seconds: float, predicted_s: float, parts: Mapping[int, float]) -> None:
         """Correct the machine and the `parts` of a round, each index with its share of the time."""
+        surprise = math.log(max(seconds, 1e-6 * predicted_s) / predicted_s)
+        self._notice_change(surprise)
         self._covariance[np.diag_indices_from(self._covariance)] += self._drift
         reach = self._covariance[MACHINE].copy()  # covariance of every factor with this round's time
         for index, share in parts.items():
             reach += share * self._covariance[index]
         spread = ROUND_NOISE + reach[MACHINE] + sum(share * reach[index] for index, share in parts.items())
         limit = CLIP * math.sqrt(spread)
-        surprise = math.log(max(seconds, 1e-6 * predicted_s) / predicted_s)
         self._mean += reach * (min(max(surprise, -limit), limit) / spread)
         self._covariance -= np.outer(reach, reach / spread)
         self._refresh()
+
+    def _notice_change(self, surprise: float) -> None:
+        direction = 0 if abs(surprise) < CHANGE else 1 if surprise > 0 else -1
+        self._surprises = self._surprises + direction if self._surprises * direction > 0 else direction
+        if abs(self._surprises) >= CHANGE_ROUNDS:
+            self._covariance = self._prior.copy()
+            self._surprises = 0
+            self.unsettled = True
 
     def _refresh(self) -> None:
         """Work out the factors: the machine's, times each one's own."""

@@ -26,12 +26,14 @@ class ScriptedDrafter:
             as the drafter can make there.
         step_s: seconds of one guess.
         tells: does it give its alphas as confidences, as lookup would?
+        claims: a confidence that it gives instead, true or not.
     """
 
     name: str
     alphas: Callable[[int], Sequence[float]]
     step_s: float = 0.0
     tells: bool = False
+    claims: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +144,11 @@ def _play_round(
 
 def _offer(drafter: ScriptedDrafter, emitted: int, behind: int) -> Option:
     alphas = tuple(drafter.alphas(emitted))[:MAX_GUESSES]
+    claimed = alphas if drafter.claims is None else (drafter.claims,) * len(alphas)
     return Option(
         drafter.name,
         max_k=len(alphas),
-        confidences=alphas if drafter.tells else (),
+        confidences=claimed if drafter.tells or drafter.claims is not None else (),
         catch_up=behind if drafter.step_s else 0,
     )
 
