@@ -28,6 +28,13 @@ KV_GROUP_SIZE = 64
 TURN_CHECKPOINTS = 4
 """How many ends of prompts are remembered for models whose caches cannot be trimmed."""
 
+ROW_BY_ROW = frozenset({"phi3small"})
+"""Models of mlx-lm that let the rows of one pass see each other's future: they add a mask of truth
+values to the scores. Only passes of one row are right."""
+
+WINDOW_AND_ONE_MORE = frozenset({"plamo3"})
+"""Models of mlx-lm whose passes of several rows attend to one token more than their caches keep."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
@@ -50,6 +57,7 @@ class PromptCache:
         self.model = model
         self.kv_bits = kv_bits
         self.length = 0
+        self.row_by_row = _module_name(model) in ROW_BY_ROW
         self._turns: list[_Checkpoint] = []
         self._round: _Checkpoint | None = None
         self.layers: list[Any] = []
@@ -59,21 +67,25 @@ class PromptCache:
 
     def forward(self, tokens: mx.array) -> mx.array:
         """Append tokens [n] and return the logits [n, vocab] after each, in the model's own type."""
-        logits: mx.array = self.model(tokens[None], cache=self.layers)[0]
-        self.length += tokens.shape[0]
-        self._quantise()
-        return logits
+        rows = mx.split(tokens, tokens.shape[0]) if self.row_by_row else [tokens]
+        logits = []
+        for row in rows:
+            logits.append(self.model(row[None], cache=self.layers)[0])
+            self.length += row.shape[0]
+            self._quantise()
+        return logits[0] if len(logits) == 1 else mx.concatenate(logits)
 
     def prefill(self, tokens: mx.array) -> None:
         """Append tokens [n] whose logits nobody wants, and wait until they are in the cache."""
-        self.model(tokens[None], cache=self.layers)
-        self.length += tokens.shape[0]
-        self._quantise()
-        mx.eval([leaf.state for leaf in self.layers])
+        self.forward(tokens)
+        mx.eval([leaf.state for leaf in self._leaves()])
 
     def rewind_to(self, length: int) -> None:
         """Hold at most the first `length` tokens; less when only an older checkpoint is exact."""
         if self.length <= length:
+            return
+        if length <= 0:
+            self.clear()
             return
         leaves = list(self._leaves())
         if all(_can_shorten(leaf, self.length, length) for leaf in leaves):
@@ -90,7 +102,7 @@ class PromptCache:
         A model whose layers all shorten exactly needs none, and nothing is kept. Windows shorten
         after one pass of several rows, but not after `one_row_passes`.
         """
-        self._round = self._copy(windows=one_row_passes)
+        self._round = self._copy(windows=one_row_passes or self.row_by_row)
 
     def mark_turn(self) -> None:
         """Remember this point for later turns: the end of a prompt, which the next one may share."""
@@ -126,6 +138,10 @@ class PromptCache:
 
         # In place: a model may be handed this very list for as long as it lives.
         self.layers[:] = make_prompt_cache(self.model)
+        if _module_name(self.model) in WINDOW_AND_ONE_MORE:
+            for window in self._leaves():
+                if hasattr(window, "max_size"):
+                    window.max_size += 1
 
     def _leaves(self) -> Iterator[Any]:
         """The cache objects with those inside a CacheList instead of it, always in the same order."""
@@ -191,6 +207,11 @@ def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
     return next(i for i in range(shorter) if first[i] != second[i])
 
 
+def _module_name(model: Any) -> str:
+    """The file of mlx_lm.models that a model comes from."""
+    return type(model).__module__.rpartition(".")[2]
+
+
 def _flat(layer: Any) -> Iterator[Any]:
     from mlx_lm.models.cache import CacheList
 
@@ -238,15 +259,16 @@ def _shorten(leaf: Any, rows: int) -> None:
 
     if rows == 0 or getattr(leaf, "keys", None) is None:
         return
-    if type(leaf) is cache.RotatingKVCache and leaf.offset != leaf._idx:
-        leaf.keys = leaf.keys[..., :-rows, :]
-        leaf.values = leaf.values[..., :-rows, :]
-    elif type(leaf) is not cache.RotatingKVCache:
+    if type(leaf) is not cache.RotatingKVCache:
         trimmed = leaf.trim(rows)
         assert trimmed == rows, f"{type(leaf).__name__} trimmed {trimmed} of {rows} rows"
         return
     leaf.offset -= rows
     leaf._idx -= rows
+    if leaf.keys.shape[2] > leaf.max_size:
+        # A pass of one row keeps the last rows of a buffer that is longer than the window.
+        leaf.keys = leaf.keys[..., : leaf._idx, :]
+        leaf.values = leaf.values[..., : leaf._idx, :]
 
 
 def _nbytes(leaf: Any) -> int:

@@ -15,6 +15,9 @@ from mlxspec.decoding.sampling import History, Sampler
 PREFILL_CHUNK = 512
 """Tokens fed at once when the draft is far behind; a cancel waits for one chunk at most."""
 
+ONE_PASS = 32
+"""Tokens that are read in the pass that makes the first guess; more are read before it."""
+
 MOST_GUESSES = 16
 
 
@@ -33,6 +36,7 @@ class DraftModel:
         self._context_tokens = context_tokens
         self._tokens: list[int] = []
         self._valid = 0  # how many tokens of the cache are committed ones; guesses stand behind them
+        self._turn_end = 0  # how many tokens the prompt has
         self._sampler: Sampler | None = None
         self._cancelled: Callable[[], bool] = lambda: False
 
@@ -41,6 +45,7 @@ class DraftModel:
         self._cache.rewind_to(min(self._valid, common_prefix(self._tokens, tokens)))
         self._valid = self._cache.length
         self._tokens = list(tokens)
+        self._turn_end = len(tokens)
         self._sampler = sampler
         self._cancelled = cancelled
 
@@ -57,6 +62,8 @@ class DraftModel:
             return None
         logits = self._cache.forward(mx.array(self._tokens[self._cache.length :], mx.uint32))[-1:]
         self._valid = len(self._tokens)
+        # Behind the committed tokens: what stands before this point is never taken back by a round.
+        self._cache.checkpoint(one_row_passes=True)
         guesses: list[mx.array] = []
         rows: list[mx.array] = []
         for i in range(k):
@@ -81,19 +88,27 @@ class DraftModel:
         self._valid = 0
 
     def _catch_up(self) -> bool:
-        """Take back guesses that were rejected and feed what is missing, but for the last few tokens."""
+        """Take back guesses that were rejected and read what is missing, but for the last few tokens."""
         self._cache.rewind_to(self._valid)
-        while (missing := len(self._tokens) - self._cache.length) > PREFILL_CHUNK:
+        if not self._cache.always_exact and self._cache.length < self._turn_end - 1:
+            if not self._read_to(self._turn_end - 1):
+                return False
+            self._cache.mark_turn()
+        if len(self._tokens) - self._cache.length > ONE_PASS and not self._read_to(len(self._tokens) - 1):
+            return False
+        if self._cache.length == len(self._tokens):
+            self._cache.rewind_to(len(self._tokens) - 1)
+        return True
+
+    def _read_to(self, length: int) -> bool:
+        """Have the first `length` tokens in the cache; False when cancelled before."""
+        while (missing := length - self._cache.length) > 0:
             if self._cancelled():
                 return False
             start = self._cache.length
-            self._cache.prefill(
-                mx.array(self._tokens[start : start + min(PREFILL_CHUNK, missing - 1)], mx.uint32)
-            )
+            chunk = self._tokens[start : start + min(PREFILL_CHUNK, missing)]
+            self._cache.prefill(mx.array(chunk, mx.uint32))
             self._valid = self._cache.length
-        if self._cache.length == len(self._tokens):
-            self._cache.rewind_to(len(self._tokens) - 1)
-        self._cache.checkpoint(one_row_passes=True)
         return True
 
     def _draw(self, logits: mx.array, guesses: list[mx.array]) -> tuple[mx.array, mx.array | None]:
@@ -103,6 +118,7 @@ class DraftModel:
         history = History(self._tokens, mx.concatenate(guesses) if guesses else None)
         if sampler.greedy:
             return mx.argmax(sampler.processed(logits, history), axis=-1).astype(mx.uint32), None
-        q = sampler.distribution(logits, history)
+        # Whatever q is: it is what the guess is drawn from, and that keeps the answer exact.
+        q, _ = sampler.likely(logits, history)
         noise = sampler.draft_noise(len(self._tokens), len(guesses))
         return mx.argmax(mx.log(q) + noise, axis=-1).astype(mx.uint32), q
