@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from mlxspec.chat import lease
 from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store, database_path
 from mlxspec.errors import UnknownChat, UsageError
@@ -368,6 +369,23 @@ def test_an_answer_of_another_living_program_keeps_streaming(home: Places, store
     assert writer.wait(30)
     assert store.message(writer.message).content == "still alive"
     assert store.message(writer.message).state is MessageState.DONE
+
+
+def test_an_answer_that_ends_while_another_program_starts_is_not_marked_as_stopped(
+    home: Places, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = store.answer(new_chat(store))
+    writer.append(plain("just in time"))
+
+    def finish_and_look(folder: Path, token: str) -> bool:
+        writer.finish(MessageState.DONE, stats={"tokens": 1})
+        assert writer.wait(30)
+        return lease.is_held(folder, token)
+
+    monkeypatch.setattr("mlxspec.chat.store.is_held", finish_and_look)
+    Store.open(home).close()
+    message = store.message(writer.message)
+    assert (message.content, message.state, message.stats) == ("just in time", "done", {"tokens": 1})
 
 
 def test_a_chat_deleted_by_another_program_while_it_streams_is_told_and_stays_deleted(

@@ -95,7 +95,7 @@ class AnswerWriter:
                 db.execute("INSERT INTO spans (message, seq, body) VALUES (?, ?, ?)", row)
             if ending:
                 state, stats = ending
-                end_answer(db, self.message, content="".join(self._texts), state=state, stats=stats)
+                _end(db, self.message, content="".join(self._texts), state=state, stats=stats)
                 db.execute(
                     "UPDATE chats SET updated = ? WHERE id = (SELECT chat FROM messages WHERE id = ?)",
                     (time.time(), self.message),
@@ -105,10 +105,19 @@ class AnswerWriter:
         self._chunks += 1
 
 
-def end_answer(
-    db: sqlite3.Connection, message: int, *, content: str, state: MessageState, stats: str | None = None
+def stop_answers_of(db: sqlite3.Connection, owner: str | None) -> None:
+    """Mark as stopped, with what was saved, the answers that a program that is gone was streaming."""
+    # Read in the same transaction: the owner may have finished after it was looked for, and ended by itself.
+    rows = db.execute("SELECT id FROM messages WHERE state = 'streaming' AND owner IS ?", (owner,)).fetchall()
+    for (message,) in rows:
+        bodies = db.execute("SELECT body FROM spans WHERE message = ? ORDER BY seq", (message,))
+        content = "".join(tokens.text for (body,) in bodies for tokens in decoded(body))
+        _end(db, message, content=content, state=MessageState.STOPPED, stats=None)
+
+
+def _end(
+    db: sqlite3.Connection, message: int, *, content: str, state: MessageState, stats: str | None
 ) -> None:
-    """Turn a streaming message into a finished one, inside a transaction."""
     db.execute(
         "UPDATE messages SET content = ?, state = ?, stats = ?, owner = NULL WHERE id = ?",
         (storable(content), state, stats, message),

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from mlxspec.chat import searching, tree
-from mlxspec.chat.answer_writer import AnswerWriter, decoded, end_answer
+from mlxspec.chat.answer_writer import AnswerWriter, decoded, stop_answers_of
 from mlxspec.chat.database import Database
 from mlxspec.chat.database import set_aside as set_file_aside
 from mlxspec.chat.lease import Lease, is_held
@@ -266,12 +266,10 @@ class Store:
 
     def _settle_abandoned(self) -> None:
         """Mark as stopped what programs that are gone were streaming."""
-        for row in self._database.read("SELECT id, owner FROM messages WHERE state = 'streaming'"):
+        for row in self._database.read("SELECT DISTINCT owner FROM messages WHERE state = 'streaming'"):
             alive = row["owner"] is not None and not self.unsaved and is_held(self._leases, row["owner"])
             if not alive:
-                content = self.message(row["id"]).content
-                stop = partial(end_answer, message=row["id"], content=content, state=MessageState.STOPPED)
-                self._database.write(stop)
+                self._database.write(partial(stop_answers_of, owner=row["owner"]))
 
 
 def database_path(places: Places) -> Path:
