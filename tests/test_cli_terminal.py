@@ -58,7 +58,11 @@ def test_a_terminal_sees_loading_and_reading_in_a_line_that_goes_away() -> None:
     engine = "[Prefill(512, 2000, 0), token('Yes.')], loading=[Downloading('m', 'f', 5, 10), Loading('m')]"
     with Terminal(*command(engine, "run", "Hi")) as terminal:
         assert terminal.wait() == 0
-    for status in ("Fetching m: f", "Loading m", "Reading the prompt: 512 of 2000 tokens"):
+    for status in (
+        "Fetching m ████████████░░░░░░░░░░░░  50%",
+        "Loading m",
+        "Reading the prompt: 512 of 2000 tokens",
+    ):
         assert f"\r{status}" in terminal.screen
     assert terminal.screen.rsplit("\r", 2)[-2].startswith("Yes.")
 

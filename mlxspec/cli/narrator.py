@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mlxspec.decoding.stats import DecodeStats
 
 LONG_PROMPT_TOKENS = 512  # shorter ones are read before a progress would be
+_BAR_CELLS = 24
 _SPARSE_STEP = 0.25  # of a download, between two lines where no line can change in place
 
 
@@ -53,14 +54,15 @@ class Narrator:
 
     def _downloading(self, event: Downloading) -> None:
         total = event.total_bytes
-        share = event.done_bytes / total if total else 0.0
-        of = f" of {megabytes(total)} ({share:.0%})" if total else ""
-        text = f"Fetching {event.model}: {event.file}, {megabytes(event.done_bytes)}{of}"
+        share = min(1.0, event.done_bytes / total) if total else 0.0
+        of = f" of {megabytes(total)}" if total else ""
         if self._line.live:
+            bar = f"{progress_bar(share)} {share:4.0%} " if total else ""
+            text = f"Fetching {event.model} {bar} {megabytes(event.done_bytes)}{of}  {event.file}"
             self._line.show(text, now=event.done_bytes == total)
         elif event.file not in self._files or share >= self._files[event.file] + _SPARSE_STEP:
             self._files[event.file] = share
-            tell(text)
+            tell(f"Fetching {event.model}: {event.file}, {megabytes(event.done_bytes)}{of}")
 
     def _prefill(self, event: Prefill) -> None:
         if event.total - event.reused > LONG_PROMPT_TOKENS and event.done < event.total:
@@ -86,6 +88,12 @@ def stats_line(stats: DecodeStats) -> str:
     ]
     parts.append("drafters: " + ("; ".join(used) or "none"))
     return " · ".join(parts)
+
+
+def progress_bar(share: float) -> str:
+    """A bar of which this share, 0 to 1, is full."""
+    full = round(share * _BAR_CELLS)
+    return "█" * full + "░" * (_BAR_CELLS - full)
 
 
 def megabytes(count: int) -> str:
