@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlxspec.decoding.cache import PromptCache
+from mlxspec.decoding.layer_kinds import leaves_of
 from tests.tiny_models import VOCAB, build
 
 TOLERANCE = 1e-4
@@ -78,7 +79,7 @@ class Sequence:
     def compare(self, logits: mx.array) -> None:
         """The last logits are those of a fresh cache, and every layer is as long as the cache says."""
         assert self.cache.length == len(self.tokens)
-        for leaf in self.cache._leaves():
+        for leaf in leaves_of(self.cache.layers):
             if getattr(leaf, "keys", None) is not None:
                 assert leaf.offset == self.cache.length, f"{type(leaf).__name__} has another length"
         expected = self._fresh()[-logits.shape[0] :]

@@ -1,11 +1,7 @@
 """A model and its cache: forward, rewind, checkpoint.
 
 mlx-lm gives a model one cache object per layer, of several kinds. `PromptCache` takes tokens back
-out of each in the way that is exact for its kind, all layers to the same length:
-
-- trim: plain, quantised and chunked attention caches forget their last rows;
-- slice: a rotating window that holds its rows in temporal order loses the last ones;
-- checkpoint: recurrent state, and any kind not known here, goes back to a copy that was made before.
+out of each in the way that is exact for its kind (`layer_kinds.py`), all layers to the same length.
 
 After a checkpoint is restored, the cache is shorter than what was asked for. Whoever owns the token
 sequence feeds the difference again (it is *carried* into the next pass), so a rewind is always exact.
@@ -20,10 +16,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from mlxspec.errors import UnsupportedCache
-
-KV_GROUP_SIZE = 64
-"""Values that share one scale in a quantised cache, as in mlx-lm."""
+from mlxspec.decoding.kv_bits import check_quantisable, quantise
+from mlxspec.decoding.layer_kinds import can_shorten, forgets, leaves_of, shorten, way_back
 
 TURN_CHECKPOINTS = 4
 """How many ends of prompts are remembered for models whose caches cannot be trimmed."""
@@ -63,22 +57,23 @@ class PromptCache:
         self.layers: list[Any] = []
         self._make_layers()
         if kv_bits is not None:
-            self._check_quantisable()
+            check_quantisable(model, self.layers, kv_bits)
+            self._make_layers()
 
     def forward(self, tokens: mx.array) -> mx.array:
         """Append tokens [n] and return the logits [n, vocab] after each, in the model's own type."""
-        rows = mx.split(tokens, tokens.shape[0]) if self.row_by_row else [tokens]
         logits = []
-        for row in rows:
-            logits.append(self.model(row[None], cache=self.layers)[0])
-            self.length += row.shape[0]
+        for part in self._passes(tokens):
+            logits.append(self.model(part[None], cache=self.layers)[0])
+            self.length += part.shape[0]
             self._quantise()
         return logits[0] if len(logits) == 1 else mx.concatenate(logits)
 
     def prefill(self, tokens: mx.array) -> None:
         """Append tokens [n] whose logits nobody wants, and wait until they are in the cache."""
-        self.forward(tokens)
-        mx.eval([leaf.state for leaf in self._leaves()])
+        for part in self._passes(tokens):
+            self.forward(part)
+            mx.eval([leaf.state for leaf in self._leaves()])
 
     def rewind_to(self, length: int) -> None:
         """Hold at most the first `length` tokens; less when only an older checkpoint is exact."""
@@ -88,9 +83,9 @@ class PromptCache:
             self.clear()
             return
         leaves = list(self._leaves())
-        if all(_can_shorten(leaf, self.length, length) for leaf in leaves):
+        if all(can_shorten(leaf, self.length, length) for leaf in leaves):
             for leaf in leaves:
-                _shorten(leaf, self.length - length)
+                shorten(leaf, self.length - length)
             self.length = length
         else:
             self._restore(self._nearest(length))
@@ -102,11 +97,11 @@ class PromptCache:
         A model whose layers all shorten exactly needs none, and nothing is kept. Windows shorten
         after one pass of several rows, but not after `one_row_passes`.
         """
-        self._round = self._copy(windows=one_row_passes or self.row_by_row)
+        self._round = self._copy(all_that_forget=one_row_passes or self.row_by_row)
 
     def mark_turn(self) -> None:
         """Remember this point for later turns: the end of a prompt, which the next one may share."""
-        saved = self._copy(windows=True)
+        saved = self._copy(all_that_forget=True)
         if saved is None or any(turn.length == saved.length for turn in self._turns):
             return
         self._turns = [*self._turns[-(TURN_CHECKPOINTS - 1) :], saved]
@@ -121,17 +116,12 @@ class PromptCache:
     @property
     def always_exact(self) -> bool:
         """Can every rewind be made without carrying tokens (no recurrent state, no windows)?"""
-        return all(_kind(leaf) == "trim" for leaf in self._leaves())
+        return not any(forgets(leaf) for leaf in self._leaves())
 
     @property
     def kinds(self) -> dict[str, str]:
         """Each kind of cache in this model and how it is rewound: trim, slice or checkpoint."""
-        return {type(leaf).__name__: _kind(leaf) for leaf in self._leaves()}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the cache takes now."""
-        return sum(_nbytes(leaf) for leaf in self._leaves())
+        return {type(leaf).__name__: way_back(leaf) for leaf in self._leaves()}
 
     def _make_layers(self) -> None:
         from mlx_lm.models.cache import make_prompt_cache
@@ -143,18 +133,20 @@ class PromptCache:
                 if hasattr(window, "max_size"):
                     window.max_size += 1
 
-    def _leaves(self) -> Iterator[Any]:
-        """The cache objects with those inside a CacheList instead of it, always in the same order."""
-        for layer in self.layers:
-            yield from _flat(layer)
+    def _passes(self, tokens: mx.array) -> list[mx.array]:
+        return list(mx.split(tokens, tokens.shape[0])) if self.row_by_row else [tokens]
 
-    def _copy(self, *, windows: bool) -> _Checkpoint | None:
+    def _leaves(self) -> Iterator[Any]:
+        return leaves_of(self.layers)
+
+    def _copy(self, *, all_that_forget: bool) -> _Checkpoint | None:
         leaves = list(self._leaves())
-        kinds = [_kind(leaf) for leaf in leaves]
-        # A restored recurrent layer takes the windows beside it back by the whole pass.
-        windows = windows or "checkpoint" in kinds
-        wanted = {"checkpoint", "slice"} if windows else {"checkpoint"}
-        saved = {i: copy.deepcopy(leaf) for i, leaf in enumerate(leaves) if kinds[i] in wanted}
+        recurrent = {i for i, leaf in enumerate(leaves) if way_back(leaf) == "checkpoint"}
+        wanted = recurrent
+        if recurrent or all_that_forget:
+            # A restored recurrent layer takes the windows beside it back by the whole pass.
+            wanted = {i for i, leaf in enumerate(leaves) if forgets(leaf)}
+        saved = {i: copy.deepcopy(leaves[i]) for i in sorted(wanted)}
         return _Checkpoint(self.length, saved) if saved else None
 
     def _nearest(self, length: int) -> _Checkpoint | None:
@@ -169,8 +161,8 @@ class PromptCache:
             if i in point.leaves:
                 # A copy of the copy: the point may be needed again.
                 leaf.__dict__.update(copy.deepcopy(point.leaves[i]).__dict__)
-            elif _can_shorten(leaf, self.length, point.length):
-                _shorten(leaf, self.length - point.length)
+            elif can_shorten(leaf, self.length, point.length):
+                shorten(leaf, self.length - point.length)
             else:
                 self.clear()
                 return
@@ -181,22 +173,9 @@ class PromptCache:
         if self._round and self._round.length > self.length:
             self._round = None
 
-    def _check_quantisable(self) -> None:
-        from mlx_lm.models import cache
-
-        kinds = sorted({type(leaf).__name__ for leaf in self._leaves() if type(leaf) is not cache.KVCache})
-        if kinds:
-            raise UnsupportedCache(
-                f"This model keeps {', '.join(kinds)}, which cannot be quantised to {self.kv_bits} bits.",
-                hint="Leave out --kv-bits for this model.",
-            )
-
     def _quantise(self) -> None:
-        if self.kv_bits is None:
-            return
-        for i, layer in enumerate(self.layers):
-            if hasattr(layer, "to_quantized"):
-                self.layers[i] = layer.to_quantized(group_size=KV_GROUP_SIZE, bits=self.kv_bits)
+        if self.kv_bits is not None:
+            quantise(self.layers, self.kv_bits)
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
@@ -210,70 +189,3 @@ def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
 def _module_name(model: Any) -> str:
     """The file of mlx_lm.models that a model comes from."""
     return type(model).__module__.rpartition(".")[2]
-
-
-def _flat(layer: Any) -> Iterator[Any]:
-    from mlx_lm.models.cache import CacheList
-
-    if isinstance(layer, CacheList):
-        for inner in layer.caches:
-            yield from _flat(inner)
-    else:
-        yield layer
-
-
-def _kind(leaf: Any) -> str:
-    from mlx_lm.models import cache
-
-    if type(leaf) is cache.RotatingKVCache:
-        return "slice"
-    if type(leaf) in (cache.KVCache, cache.QuantizedKVCache, cache.ConcatenateKVCache, cache.ChunkedKVCache):
-        return "trim"
-    return "checkpoint"
-
-
-def _can_shorten(leaf: Any, length: int, new_length: int) -> bool:
-    """Can this layer go from `length` tokens to `new_length` without losing what it then needs?"""
-    from mlx_lm.models import cache
-
-    if length == new_length:
-        return True
-    if _kind(leaf) == "checkpoint":
-        return False
-    if leaf.keys is None:
-        return True
-    if type(leaf) is cache.RotatingKVCache:
-        if leaf.offset == leaf._idx:  # nothing has left the window yet
-            return True
-        rows = leaf.keys.shape[2]
-        return bool(leaf._idx == rows and rows - (length - new_length) >= leaf.max_size)
-    if type(leaf) is cache.ChunkedKVCache:
-        # Attention looks back to the start of the chunk that the next token is in.
-        new_offset = leaf.offset - (length - new_length)
-        return bool(new_offset // leaf.chunk_size * leaf.chunk_size >= leaf.start_position)
-    return True
-
-
-def _shorten(leaf: Any, rows: int) -> None:
-    from mlx_lm.models import cache
-
-    if rows == 0 or getattr(leaf, "keys", None) is None:
-        return
-    if type(leaf) is not cache.RotatingKVCache:
-        trimmed = leaf.trim(rows)
-        assert trimmed == rows, f"{type(leaf).__name__} trimmed {trimmed} of {rows} rows"
-        return
-    leaf.offset -= rows
-    leaf._idx -= rows
-    if leaf.keys.shape[2] > leaf.max_size:
-        # A pass of one row keeps the last rows of a buffer that is longer than the window.
-        leaf.keys = leaf.keys[..., : leaf._idx, :]
-        leaf.values = leaf.values[..., : leaf._idx, :]
-
-
-def _nbytes(leaf: Any) -> int:
-    empty = getattr(leaf, "empty", None)
-    try:
-        return 0 if empty is not None and empty() else int(leaf.nbytes)
-    except (NotImplementedError, AttributeError):
-        return sum(int(array.nbytes) for array in leaf.state if isinstance(array, mx.array))
