@@ -37,6 +37,8 @@ from tui.transcript import Transcript
 from tui.welcome import welcome
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from mlxspec.engine import GenerateRequest, LoadRequest
 
 LONG_ANSWER = 20_000  # characters
@@ -59,12 +61,19 @@ class EngineLike(Protocol):
         ...
 
 
+def _palette_commands() -> type[Provider]:
+    from tui.palette_commands import PaletteCommands
+
+    return PaletteCommands
+
+
 class ChatApp(App[int]):
     """The chat. `engine` makes the engine when the first picture is on the screen."""
 
     TITLE = "mlxspec"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS: ClassVar = {_palette_commands}
     CSS = """
     Screen { background: $background; align-horizontal: center; }
     #main { height: 1fr; align-horizontal: center; layout: vertical; }
@@ -181,7 +190,7 @@ class ChatApp(App[int]):
     def on_unmount(self) -> None:
         """Save what is pending and let the engine go."""
         if self._begun:
-            self.conversation.stop(at_once=True)
+            self.conversation.close()
             self.saved.store.close()
             self.engine.close()
 
@@ -283,7 +292,7 @@ class ChatApp(App[int]):
         except MlxspecError as error:
             self.say(error.message, error.hint, kind="warning")
             return
-        text = self.composer.take()
+        text = self.composer.take().strip()
         self.composer.prompts.add(text)
         if call is not None:
             self.action_command(call.command.name, call.argument)
@@ -311,6 +320,11 @@ class ChatApp(App[int]):
         self.actions.clicked(event.entry, event.action)
 
     # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The chat's keys mean nothing while something else is over it."""
+        del parameters
+        return not (action in _CHAT_ACTIONS and self.screen.is_modal)
 
     def action_command(self, name: str, argument: str = "") -> None:
         """Do a command of the table."""
@@ -411,6 +425,11 @@ class ChatApp(App[int]):
         return time.monotonic()
 
 
+_CHAT_ACTIONS = frozenset(
+    binding.action.partition("(")[0] for binding in ChatApp.BINDINGS if isinstance(binding, Binding)
+)
+
+
 def _settings(where: Places) -> tuple[Settings, InvalidSettings | None]:
     try:
         return load_settings(where), None
@@ -431,10 +450,6 @@ def run(**options: Any) -> int:
         del os.environ["NO_COLOR"]
     load = options.pop("load", None)
     if load is not None:
-        options |= {
-            "target": load.target,
-            "draft": load.draft,
-            "context": load.context,
-            "kv_bits": load.kv_bits,
-        }
+        options |= {name: getattr(load, name) for name in ("target", "context", "kv_bits")}
+        options["draft"] = None if load.draft == "auto" else load.draft
     return ChatApp(ChatOptions(**options)).run() or 0

@@ -33,7 +33,7 @@ def attach(typed: str, folder: Path) -> tuple[str, list[str]]:
     parts = [typed]
     seen: set[str] = set()
     for name in mentions(typed):
-        if name in seen:
+        if not name or name in seen:
             continue
         seen.add(name)
         path = Path(name).expanduser()
@@ -51,7 +51,9 @@ def attach(typed: str, folder: Path) -> tuple[str, list[str]]:
 
 def mentions(typed: str) -> list[str]:
     """The paths that are mentioned, as typed, without quotes and escapes."""
-    return [(match[1] or match[2].replace("\\ ", " ").rstrip(",;:!?)")) for match in _MENTION.finditer(typed)]
+    return [
+        (match[1] or match[2].replace("\\ ", " ").rstrip(".,;:!?)")) for match in _MENTION.finditer(typed)
+    ]
 
 
 def split_attachments(message: str) -> tuple[str, list[Attachment]]:

@@ -67,10 +67,10 @@ class Conversation:
         for problem in problems:
             self._app.say(problem, kind="warning")
         entry = UserEntry(message)
+        entry.queued = self.answer is not None
         self._app.transcript.put(entry)
         self._app.transcript.to_end()
-        if self.answer is not None:
-            entry.queued = True
+        if entry.queued:
             self.queue.append(entry)
         else:
             self._begin(entry)
@@ -133,6 +133,12 @@ class Conversation:
             if self.answer is not None:
                 self._end("stopped", stats=None, note="Stopped.")
         return True
+
+    def close(self) -> None:
+        """The app ends. What has come of an answer is saved when the store closes."""
+        if self._feed is not None:
+            self._feed.stop()
+            self._feed.job.cancel()
 
     # Answering
 
@@ -217,6 +223,7 @@ class Conversation:
         answer.finish(stats=stats, note=note)
         if writer is not None:
             writer.finish(MessageState(state), stats=stats)
+            self._app.saved.remember(writer.message, answer.text, state=MessageState(state))
         self._app.answer_ended(answer)
         if state == "done" and self.queue:
             self._begin(self.queue.pop(0))

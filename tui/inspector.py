@@ -174,13 +174,12 @@ def _headline(found: Round) -> Content:
     if not found.guesses:
         why = found.report is not None and found.report.parked
         return Content("Plain round" + (": guessing does not pay here" if why else ""))
-    kept = sum(guess.fate == "kept" for guess in found.guesses)
     who = {"lookup": "Lookup", "draft": "The draft"}.get(
         drafter_text(found.drafter), drafter_text(found.drafter)
     )
     if found.report is None:
-        return Content(f"{who}: {kept} guesses kept")
-    return Content(f"{who} guessed {len(found.guesses)}, {kept} kept")
+        return Content(f"{who}: {found.kept} guesses kept")
+    return Content(f"{who} guessed {len(found.guesses)}, {found.kept} kept")
 
 
 def _guess_line(guess: Guess, drafter: str | None, palette: Palette) -> Content:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mlxspec.events import Event, Origin, Prefill, RoundReport, Tokens
 
 WINDOW_S = 2.0
+LEAST_SPAN_S = 0.2  # a rate over less would say more about the clock
 MOST_PASSES = 64
 
 
@@ -68,7 +69,7 @@ class Meter:
         # What came with the first event came before the time that is measured.
         count = sum(number for _, number in self._recent) - first[1]
         span = last[0] - first[0]
-        return count / span if span > 0 else None
+        return count / span if span >= LEAST_SPAN_S else None
 
     @property
     def acceptance_rate(self) -> float | None:

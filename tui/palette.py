@@ -1,10 +1,10 @@
 """Every colour of the app: three themes, and the named styles that text is drawn in.
 
-All colours stand in the 256-colour cube, so a terminal with 256 colours shows exactly these. What a
-model wrote is coloured by where it came from: blue for guesses that were kept (the draft model's deep,
-lookup's pale), amber for the target's own word (strong and underlined where it replaced a guess, pale
-for the bonus after all guesses were kept), the text colour for plain rounds. Blue and amber stay apart
-for eyes that confuse red and green. Without colours weight, slant and underline say the same.
+All colours are of the 256 that most terminals have, so that these show them as they are, the lightest
+greys a shade darker. What a model wrote is coloured by where it came from: blue for guesses that were kept
+(the draft model's deep, lookup's pale), amber for the target's own word (strong and underlined where it
+replaced a guess, pale for the bonus after all guesses were kept), the text colour for plain rounds. Blue and
+amber stay apart for eyes that confuse red and green. Without colours weight, slant and underline say it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
 THEMES = ("dark", "light", "black")
+SELECTED = ("#ffffff", "#005f87")  # text marked with the mouse, and behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,6 @@ class Colours:
     background: str
     surface: str  # the user's messages, code, panels
     marked: str  # the round that is inspected
-    selected: str
     foregrounds: dict[str, str]
 
 
@@ -85,14 +85,13 @@ _LIGHT = {
     "bar": "#b2b2b2",
 }
 COLOURS = {
-    "dark": Colours(True, "#121212", "#1c1c1c", marked="#303030", selected="#00005f", foregrounds=_DARK),
-    "light": Colours(False, "#ffffff", "#eeeeee", marked="#ffffd7", selected="#d7ffff", foregrounds=_LIGHT),
+    "dark": Colours(True, "#121212", "#1c1c1c", marked="#303030", foregrounds=_DARK),
+    "light": Colours(False, "#ffffff", "#eeeeee", marked="#ffffd7", foregrounds=_LIGHT),
     "black": Colours(
         True,
         "#000000",
         "#121212",
         marked="#303030",
-        selected="#00005f",
         foregrounds=_DARK | {"text": "#eeeeee", "plain": "#dadada", "muted": "#a8a8a8"},
     ),
 }
@@ -153,9 +152,9 @@ class Palette:
         background = {
             "on-surface": colours.surface,
             "marked": colours.marked,
-            "selected": colours.selected,
+            "selected": SELECTED[1],
         }.get(name)
-        foreground = colours.foregrounds.get(name)
+        foreground = SELECTED[0] if name == "selected" else colours.foregrounds.get(name)
         words = [attributes, foreground or "", f"on {background}" if background else ""]
         return Style.parse(" ".join(word for word in words if word)) if any(words) else Style()
 
@@ -193,7 +192,8 @@ def textual_theme(name: str) -> Theme:
             "border": fg["muted"],
             "border-blurred": fg["muted"],
             "footer-background": colours.background,
-            "input-selection-background": colours.selected,
+            "input-selection-background": SELECTED[1],
+            "input-selection-foreground": SELECTED[0],
             "block-cursor-background": fg["accent"],
             "block-cursor-foreground": colours.background,
             "block-cursor-text-style": "none",

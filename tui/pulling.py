@@ -1,4 +1,4 @@
-"""Fetching a model while the chat goes on, in a process of its own: what becomes of the files needs MLX there.
+"""Fetching a model while the chat goes on, in a process of its own, for what becomes of the files needs MLX.
 
 The child says each `Downloading` as one line of JSON, and how it ended as the last line.
 """

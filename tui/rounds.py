@@ -36,6 +36,7 @@ class Round:
         next_text: the target's own token behind the kept guesses; None when the answer ended before it.
         next_origin: how it came to be there.
         next_p: its probability; None where that is not known.
+        kept: how many guesses were kept.
         tokens: how many the round added to the answer.
         report: what the engine told, None for an answer of an earlier run.
     """
@@ -46,6 +47,7 @@ class Round:
     next_text: str | None
     next_origin: Origin | None
     next_p: float | None
+    kept: int
     tokens: int
     report: RoundReport | None
 
@@ -78,6 +80,7 @@ def saved_s(found: Round, plain_s: float | None) -> float | None:
 
 def _round(number: int, group: list[Tokens], report: RoundReport | None) -> Round:
     count = sum(len(one.ids) for one in group)
+    kept = sum(len(one.ids) for one in group if one.origin is Origin.ACCEPTED)
     next_p: float | None
     text: str | None
     own = next((one for one in group if one.origin is not Origin.ACCEPTED), None)
@@ -97,4 +100,4 @@ def _round(number: int, group: list[Tokens], report: RoundReport | None) -> Roun
         )
         drafter = report.drafter
         text, next_p = (report.next_text, report.p_next) if own else (None, None)
-    return Round(number, drafter, guesses, text, own.origin if own else None, next_p, count, report)
+    return Round(number, drafter, guesses, text, own.origin if own else None, next_p, kept, count, report)

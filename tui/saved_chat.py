@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,7 +10,7 @@ from mlxspec.errors import StoreError
 
 if TYPE_CHECKING:
     from mlxspec.chat.answer_writer import AnswerWriter
-    from mlxspec.chat.records import Chat, SavedMessage
+    from mlxspec.chat.records import Chat, MessageState, SavedMessage
     from mlxspec.chat.store import Store
     from mlxspec.events import Tokens
 
@@ -90,6 +91,15 @@ class SavedChat:
             return self.store.answer(self.chat.id, after=self._now(question))
 
         return self._try(begin)
+
+    def remember(self, answer: int, text: str, *, state: MessageState) -> None:
+        """Know an answer that is complete, should the chat have to be saved once more."""
+        from mlxspec.chat.records import SavedMessage
+
+        parent = self._known[-1].id if self._known else None
+        chat = self.id or ""
+        message = SavedMessage(answer, chat, parent, "assistant", text, time.time(), state, None)
+        self._known = [known for known in self._known if known.id != answer] + [message]
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """Which of how many versions each message of the chat is, from 1, by id."""

@@ -1,4 +1,4 @@
-"""An engine that says what a test wrote down: every origin, at any speed, failing or hanging where it should."""
+"""An engine that says what a test wrote down: every origin, at any speed, failing or hanging."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ class Script:
         answers: one list of events an answer; the last one is used again when there are no more.
         load: what a load says.
         tokens_per_s: how fast tokens come; None as fast as they can.
-        hang: after how many tokens nothing more comes until the answer is cancelled.
+        hang: after how many tokens nothing more comes until the answer is cancelled, or `go` is set.
+        requests, loads: what was asked for.
     """
 
     answers: Sequence[Sequence[Event]] = ()
     load: Sequence[Event] = (Loaded("tiny", "tiny-draft", "cpu", 0.1, 4096),)
     tokens_per_s: float | None = None
     hang: int | None = None
+    go: threading.Event = field(default_factory=threading.Event)
     requests: list[GenerateRequest] = field(default_factory=list)
     loads: list[LoadRequest] = field(default_factory=list)
 
@@ -85,9 +87,8 @@ class ScriptedEngine:
                 said.append(event)
                 count += len(event.ids)
                 if self.script.hang is not None and count > self.script.hang:
-                    while not job.cancelled():
+                    while not job.cancelled() and not self.script.go.is_set():
                         time.sleep(0.002)
-                    continue
                 if self.script.tokens_per_s:
                     time.sleep(max(0.0, began + count / self.script.tokens_per_s - time.perf_counter()))
             job.emit(event)

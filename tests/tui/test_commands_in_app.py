@@ -1,0 +1,169 @@
+"""The table of commands reaches everything: by slash, key, palette and help."""
+
+from __future__ import annotations
+
+import pytest
+from scripted import Script, answer_of, failing
+from stage import stage
+
+from mlxspec.chat.commands import COMMANDS, KEYS, Takes, key_text
+from mlxspec.events import Loaded
+
+
+async def test_help_has_every_command_and_every_key() -> None:
+    async with stage(size=(110, 100)) as s:
+        await s.press("f1")
+        for command in COMMANDS:
+            assert command.written in s.screen
+            if command.key:
+                assert key_text(command.key) in s.screen
+        for key in KEYS:
+            assert key_text(key.key) in s.screen
+        await s.press("escape")
+        assert "Keys" not in s.screen.split("\n")[2]
+
+
+async def test_the_app_does_every_command_of_the_table() -> None:
+    async with stage() as s:
+        assert set(s.app.actions._commands) == {command.name for command in COMMANDS}
+        bound = {binding.key for binding in s.app.BINDINGS}  # type: ignore[union-attr]
+        assert {command.key for command in COMMANDS if command.key} <= bound
+
+
+async def test_every_command_works_in_an_empty_chat_and_in_a_full_one() -> None:
+    async with stage(Script([answer_of("an answer with `code`\n\n```\nx\n```")])) as s:
+        for _ in range(2):
+            for command in COMMANDS:
+                if command.name in ("quit", "new"):
+                    continue
+                argument = "/nowhere/else.md" if command.takes is Takes.VALUE else ""
+                await s.send(f"/{command.name} {argument}".rstrip())
+                assert s.app.is_running, command.name
+                await s.press("escape")
+                await s.press("escape")
+                s.app.composer.focus()
+            await s.ask("question")
+        await s.send("/new")
+        assert not s.questions
+
+
+async def test_an_unknown_command_says_what_may_be_meant_and_keeps_the_text() -> None:
+    async with stage() as s:
+        await s.send("/exprot x.md")
+        assert "There is no command /exprot." in s.screen
+        assert "Type /export" in s.screen
+        assert s.app.composer.text == "/exprot x.md"
+
+
+async def test_a_path_is_no_command() -> None:
+    async with stage() as s:
+        await s.ask("/usr/bin is full")
+        assert s.questions[0].text == "/usr/bin is full"
+
+
+async def test_a_space_in_front_sends_a_command_as_a_message() -> None:
+    async with stage() as s:
+        await s.ask(" /new")
+        assert s.questions[0].text == "/new"
+
+
+async def test_suggestions_come_while_a_command_is_typed() -> None:
+    async with stage() as s:
+        await s.press("slash", "s", "e")
+        assert "Find words in all chats" in s.screen
+        await s.press("down", "tab")
+        assert s.app.composer.text == "/seed "
+        await s.press("7", "enter")
+        assert s.app.choices.values == {"seed": 7}
+
+
+async def test_enter_takes_a_half_typed_command() -> None:
+    async with stage() as s:
+        await s.press("slash", "h", "e", "enter")
+        await s.until(lambda: "Keys" in s.screen)
+
+
+async def test_the_palette_has_all_commands() -> None:
+    async with stage() as s:
+        await s.press("ctrl+p")
+        await s.until(lambda: "Search for commands" in s.screen)
+        await s.press(*"round by round")
+        await s.until(lambda: "/inspect" in s.screen)
+        await s.press("escape")
+
+
+async def test_parameters_reach_the_request() -> None:
+    async with stage() as s:
+        await s.send("/set temperature 0.3")
+        await s.send("/k 3")
+        await s.send("/spec off")
+        await s.send("/system Be brief.")
+        await s.ask("x")
+        request = s.script.requests[0]
+        assert request.sampling is not None
+        assert request.sampling.temperature == 0.3
+        assert request.num_draft == 3
+        assert not request.speculate
+        assert [(m.role, m.content) for m in request.messages] == [("system", "Be brief."), ("user", "x")]
+
+
+async def test_the_panel_takes_values_and_says_what_is_wrong() -> None:
+    async with stage(size=(110, 40)) as s:
+        await s.press("f4")
+        await s.press(*"hot", "enter")
+        assert "temperature cannot be 'hot'." in s.screen
+        await s.press("backspace", "backspace", "backspace", *"0.5", "down", *"0.9", "enter")
+        assert s.app.choices.values == {"temperature": 0.5, "top_p": 0.9}
+        await s.press("f4", "backspace", "escape")
+        assert s.app.choices.values == {"temperature": 0.5, "top_p": 0.9}
+
+
+async def test_a_wrong_value_is_a_message() -> None:
+    async with stage() as s:
+        await s.send("/set temperature hot")
+        assert "temperature cannot be 'hot'." in s.screen
+        await s.send("/k many")
+        assert "k cannot be 'many'." in s.screen
+
+
+async def test_models_are_listed_and_swapping_the_draft_keeps_the_chat() -> None:
+    async with stage(size=(110, 40)) as s:
+        await s.ask("x")
+        await s.press("f2")
+        await s.until(lambda: "Drafts for smollm2-135m" in s.screen or "smollm2-135m" in s.screen)
+        await s.press(*"none", "enter")
+        await s.until(lambda: len(s.script.loads) == 2)
+        assert s.script.loads[1].draft == "none"
+        assert s.script.loads[1].target == s.script.loads[0].target
+        assert [q.text for q in s.questions] == ["x"]
+
+
+async def test_a_draft_that_cannot_serve_says_why_and_the_chat_goes_on() -> None:
+    script = Script([answer_of("fine")])
+    async with stage(script) as s:
+        script.load = [failing("IncompatiblePair", "other cannot draft for tiny: token 7 differs")]
+        await s.send("/draft other")
+        await s.until(lambda: "token 7 differs" in s.screen)
+        script.load = [Loaded("tiny", "lookup", "cpu", 0.1, 4096)]
+        await s.send("/draft lookup")
+        await s.until(lambda: "tiny + lookup" in s.status)
+
+
+async def test_copy_says_what_it_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+    monkeypatch.setattr("tui.clipboard.copy", lambda text: copied.append(text) or True)
+    async with stage(Script([answer_of("see:\n\n```py\nx = 1\n```\n\nend")])) as s:
+        await s.ask("x")
+        await s.press("ctrl+y")
+        await s.until(lambda: copied)
+        await s.press("f7")
+        await s.until(lambda: len(copied) == 2)
+        assert copied == ["see:\n\n```py\nx = 1\n```\n\nend", "x = 1"]
+
+
+async def test_quit_leaves() -> None:
+    async with stage() as s:
+        await s.send("/quit")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value == 0
+    assert s.app.engine.closed  # type: ignore[attr-defined]

@@ -1,0 +1,105 @@
+"""Why this token: from the keyboard and with the mouse."""
+
+from __future__ import annotations
+
+from scripted import Script, answer_of
+from stage import stage
+
+from tui.options import ChatOptions
+
+TEXT = "one two three four five six seven eight nine ten eleven"
+
+
+async def test_the_inspector_opens_at_the_first_rejected_guess() -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
+        assert "The draft guessed 4, 2 kept" in s.screen
+        assert "✗ ␣wrong" in s.screen
+        assert "not looked at" in s.screen
+        assert "→ ␣three" in s.screen
+        assert "3 tokens in 60 ms" in s.screen
+        assert "60 ms saved" in s.screen
+        assert "round 1 of 4" in s.screen
+
+
+async def test_keys_move_over_the_rounds_and_esc_gives_them_back() -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o", "right")
+        assert "The draft guessed 3, 3 kept" in s.screen
+        assert "the target's extra word" in s.screen
+        await s.press("n")
+        assert "Lookup guessed 4, 2 kept" in s.screen
+        await s.press("end")
+        assert "Plain round" in s.screen
+        await s.press("right", "home", "left")
+        assert "round 1 of 4" in s.screen
+        await s.press("escape")
+        assert s.app.inspector.entry is None
+        assert s.app.focused is s.app.composer
+
+
+async def test_a_click_on_a_token_asks_why() -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+t")
+        row = next(y for y, line in enumerate(s.screen.split("\n")) if "one two" in line)
+        column = s.screen.split("\n")[row].index("nine")
+        await s.pilot.click("Transcript", offset=(column, row))
+        await s.pilot.pause()
+        assert "round 3 of 4" in s.screen
+
+
+async def test_the_round_is_marked_in_the_answer() -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
+        background = s.app.palette.style("marked").bgcolor
+        marked = "".join(
+            segment.text
+            for strip in s.app.transcript._strips
+            for segment in strip
+            if segment.style and segment.style.bgcolor == background
+        )
+        assert marked == "one two three"
+
+
+async def test_a_round_far_away_is_brought_onto_the_screen() -> None:
+    text = "".join(f"word{number} " for number in range(1500))
+    async with stage(Script([answer_of(text)]), size=(130, 20)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
+        assert "word0 " in s.screen
+        await s.press("end")
+        assert "word1499" in s.screen
+
+
+async def test_it_can_be_looked_into_while_it_streams() -> None:
+    async with stage(Script([answer_of(TEXT * 10)], hang=20), size=(130, 30)) as s:
+        await s.send("x")
+        await s.until(lambda: s.answers and len(s.answers[0].tokens) > 8)
+        await s.press("ctrl+o", "end")
+        seen = s.screen
+        assert "round" in seen
+        s.script.go.set()
+        await s.until(lambda: not s.answers[0].streaming)
+        await s.press("end")
+        assert s.screen != seen
+
+
+async def test_an_answer_of_an_earlier_run_has_rounds_without_probabilities() -> None:
+    async with stage(Script([answer_of(TEXT)])) as s:
+        await s.ask("x")
+    async with stage(options=ChatOptions(resume=True), size=(130, 30)) as s:
+        await s.press("ctrl+o")
+        assert "The draft: 2 guesses kept" in s.screen
+        assert "Probabilities are kept while mlxspec runs only." in s.screen
+
+
+async def test_brackets_in_tokens_are_text() -> None:
+    async with stage(Script([answer_of("[/] [red] \x1b[0m four")]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
+        assert "✓ [/]" in s.screen
+        assert "✓ ␣[red]" in s.screen
