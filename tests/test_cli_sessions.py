@@ -18,12 +18,6 @@ from mlxspec.events import Origin, Tokens
 from mlxspec.places import places
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MLXSPEC_HOME", str(tmp_path))
-    return tmp_path
-
-
 @pytest.fixture
 def chat() -> str:
     with closing(Store.open(places())) as store:

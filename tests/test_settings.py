@@ -8,54 +8,54 @@ from pathlib import Path
 import pytest
 
 from mlxspec.errors import InvalidSettings
-from mlxspec.places import Places
+from mlxspec.places import Places, places
 from mlxspec.settings import Settings, change_setting, load_settings, settings_path
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Places:
-    return Places(config=tmp_path / "config", data=tmp_path / "data", cache=tmp_path / "cache")
+def here() -> Places:
+    return places()
 
 
-def write(home: Places, text: str) -> Path:
-    path = settings_path(home)
+def write(here: Places, text: str) -> Path:
+    path = settings_path(here)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_without_a_file_everything_is_default(home: Places) -> None:
-    assert load_settings(home) == Settings()
-    assert not settings_path(home).exists()
+def test_without_a_file_everything_is_default(here: Places) -> None:
+    assert load_settings(here) == Settings()
+    assert not settings_path(here).exists()
 
 
-def test_what_the_file_says_replaces_the_defaults(home: Places) -> None:
-    write(home, 'view = "coloured"\nhistory = false\n')
-    assert load_settings(home) == Settings(view="coloured", history=False)
+def test_what_the_file_says_replaces_the_defaults(here: Places) -> None:
+    write(here, 'view = "coloured"\nhistory = false\n')
+    assert load_settings(here) == Settings(view="coloured", history=False)
 
 
-def test_a_change_is_kept_and_only_its_owner_can_read_it(home: Places) -> None:
-    assert change_setting(home, "theme", "nord") == Settings(theme="nord")
-    assert change_setting(home, "datastore", False) == Settings(theme="nord", datastore=False)
-    assert load_settings(home) == Settings(theme="nord", datastore=False)
-    assert stat.S_IMODE(settings_path(home).stat().st_mode) == 0o600
-    assert [file.name for file in home.config.iterdir()] == ["settings.toml"]
+def test_a_change_is_kept_and_only_its_owner_can_read_it(here: Places) -> None:
+    assert change_setting(here, "theme", "nord") == Settings(theme="nord")
+    assert change_setting(here, "datastore", False) == Settings(theme="nord", datastore=False)
+    assert load_settings(here) == Settings(theme="nord", datastore=False)
+    assert stat.S_IMODE(settings_path(here).stat().st_mode) == 0o600
+    assert [file.name for file in here.config.iterdir()] == ["settings.toml"]
 
 
-def test_a_change_replaces_its_line_and_leaves_comments_alone(home: Places) -> None:
-    path = write(home, '# mine\ntheme = "old"  # was better\n\n"view" = "markdown"\n# end')
-    change_setting(home, "theme", "new")
-    change_setting(home, "view", "coloured")
-    change_setting(home, "history", False)
+def test_a_change_replaces_its_line_and_leaves_comments_alone(here: Places) -> None:
+    path = write(here, '# mine\ntheme = "old"  # was better\n\n"view" = "markdown"\n# end')
+    change_setting(here, "theme", "new")
+    change_setting(here, "view", "coloured")
+    change_setting(here, "history", False)
     assert path.read_text() == '# mine\ntheme = "new"\n\nview = "coloured"\n# end\nhistory = false\n'
 
 
-def test_a_link_to_the_file_stays_a_link(home: Places) -> None:
-    path = write(home, "")
-    real = home.config.parent / "dotfiles.toml"
+def test_a_link_to_the_file_stays_a_link(here: Places) -> None:
+    path = write(here, "")
+    real = here.config.parent / "dotfiles.toml"
     path.rename(real)
     path.symlink_to(real)
-    change_setting(home, "theme", "nord")
+    change_setting(here, "theme", "nord")
     assert path.is_symlink()
     assert real.read_text() == 'theme = "nord"\n'
 
@@ -77,16 +77,16 @@ def test_a_link_to_the_file_stays_a_link(home: Places) -> None:
     ],
 )
 def test_a_wrong_file_is_an_error_that_names_file_and_key(
-    home: Places, text: str, named: str, hint: str
+    here: Places, text: str, named: str, hint: str
 ) -> None:
-    path = write(home, text)
+    path = write(here, text)
     with pytest.raises(InvalidSettings) as error:
-        load_settings(home)
+        load_settings(here)
     assert str(path) in error.value.message
     assert named in error.value.message
     assert hint in error.value.hint
     with pytest.raises(InvalidSettings):
-        change_setting(home, "history", False)
+        change_setting(here, "history", False)
     assert path.read_text() == text
 
 
@@ -94,25 +94,25 @@ def test_a_wrong_file_is_an_error_that_names_file_and_key(
     ("key", "value"),
     [("nothing", True), ("view", "green"), ("history", "yes"), ("theme", 'x"\nhistory = false')],
 )
-def test_a_wrong_change_is_an_error_and_changes_nothing(home: Places, key: str, value: str | bool) -> None:
-    path = write(home, "history = true\n")
+def test_a_wrong_change_is_an_error_and_changes_nothing(here: Places, key: str, value: str | bool) -> None:
+    path = write(here, "history = true\n")
     with pytest.raises(InvalidSettings):
-        change_setting(home, key, value)
+        change_setting(here, key, value)
     assert path.read_text() == "history = true\n"
 
 
-def test_a_file_that_is_no_text_is_an_error(home: Places) -> None:
-    write(home, "").write_bytes(b"\xff\xfe\x00")
+def test_a_file_that_is_no_text_is_an_error(here: Places) -> None:
+    write(here, "").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidSettings, match="UTF-8"):
-        load_settings(home)
+        load_settings(here)
 
 
-def test_a_file_that_cannot_be_read_or_written_is_an_error(home: Places) -> None:
-    settings_path(home).mkdir(parents=True)
+def test_a_file_that_cannot_be_read_or_written_is_an_error(here: Places) -> None:
+    settings_path(here).mkdir(parents=True)
     with pytest.raises(InvalidSettings, match="cannot be read"):
-        load_settings(home)
-    settings_path(home).rmdir()
-    home.config.rmdir()
-    home.config.write_text("a file where the folder should be")
+        load_settings(here)
+    settings_path(here).rmdir()
+    here.config.rmdir()
+    here.config.write_text("a file where the folder should be")
     with pytest.raises(InvalidSettings):
-        change_setting(home, "history", False)
+        change_setting(here, "history", False)

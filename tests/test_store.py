@@ -20,19 +20,19 @@ from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store, database_path
 from mlxspec.errors import UnknownChat, UsageError
 from mlxspec.events import Origin, Tokens
-from mlxspec.places import Places
+from mlxspec.places import Places, places
 
 KILL_STORE = Path(__file__).parent.parent / "benchmarks" / "kill_store.py"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Places:
-    return Places(config=tmp_path / "config", data=tmp_path / "data", cache=tmp_path / "cache")
+def here() -> Places:
+    return places()
 
 
 @pytest.fixture
-def store(home: Places) -> Iterator[Store]:
-    with closing(Store.open(home)) as store:
+def store(here: Places) -> Iterator[Store]:
+    with closing(Store.open(here)) as store:
         yield store
 
 
@@ -66,15 +66,15 @@ def wait_until_saved(store: Store, message: int, text: str) -> None:
 # Chats
 
 
-def test_a_chat_comes_back_as_it_was_after_closing(home: Places) -> None:
-    with closing(Store.open(home)) as store:
+def test_a_chat_comes_back_as_it_was_after_closing(here: Places) -> None:
+    with closing(Store.open(here)) as store:
         chat = store.create_chat(
             target="big", draft="small", system="Be brief.", params={"temp": 0.5, "stop": ["x"]}
         )
         store.add_message(chat.id, "user", "Hello")
         answered(store, chat.id, "Hi")
         before = store.chat(chat.id)
-    with closing(Store.open(home)) as store:
+    with closing(Store.open(here)) as store:
         assert store.chat(chat.id) == before
         assert (before.target, before.draft, before.system) == ("big", "small", "Be brief.")
         assert before.params == {"temp": 0.5, "stop": ["x"]}
@@ -130,8 +130,8 @@ def test_update_changes_what_it_is_given_and_nothing_else(store: Store) -> None:
     assert (changed.target, changed.draft, changed.system, changed.params) == ("a", "other", "c", {"k": 2})
 
 
-def test_deleting_takes_all_branches_and_the_text_off_the_disk(home: Places) -> None:
-    with closing(Store.open(home)) as store:
+def test_deleting_takes_all_branches_and_the_text_off_the_disk(here: Places) -> None:
+    with closing(Store.open(here)) as store:
         doomed, kept = new_chat(store), new_chat(store)
         question = store.add_message(doomed, "user", "the word xylophone")
         answered(store, doomed, "a xylophone indeed")
@@ -142,9 +142,9 @@ def test_deleting_takes_all_branches_and_the_text_off_the_disk(home: Places) -> 
         assert store.search("xylophone") == []
         with pytest.raises(UnknownChat):
             store.chat(doomed)
-        for file in home.data.glob("sessions.db*"):
+        for file in here.data.glob("sessions.db*"):
             assert b"xylophone" not in file.read_bytes()
-    with closing(sqlite3.connect(database_path(home))) as db:
+    with closing(sqlite3.connect(database_path(here))) as db:
         assert db.execute("SELECT count(*) FROM messages").fetchone() == (1,)
         assert db.execute("SELECT count(*) FROM spans").fetchone() == (0,)
         db.execute("INSERT INTO messages_text (messages_text, rank) VALUES ('integrity-check', 1)")
@@ -302,11 +302,11 @@ def test_every_token_keeps_its_origin(store: Store) -> None:
     assert store.message(writer.message).content == "ab😀 漢\x00\n"
 
 
-def test_appending_does_not_wait_while_another_program_holds_the_database(home: Places, store: Store) -> None:
+def test_appending_does_not_wait_while_another_program_holds_the_database(here: Places, store: Store) -> None:
     writer = store.answer(new_chat(store))
     writer.append(plain("a"))
     wait_until_saved(store, writer.message, "a")
-    with closing(sqlite3.connect(database_path(home), isolation_level=None)) as other:
+    with closing(sqlite3.connect(database_path(here), isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         # If these waited, they would wait for the ROLLBACK below, in this thread, and fail.
         for _ in range(1000):
@@ -327,14 +327,14 @@ def test_an_answer_without_a_token_ends_empty(store: Store) -> None:
     assert (message.content, message.state, message.stats) == ("", "failed", {"error": "OutOfMemory"})
 
 
-def test_closing_stops_and_saves_an_answer_that_still_streams(home: Places) -> None:
-    with closing(Store.open(home)) as store:
+def test_closing_stops_and_saves_an_answer_that_still_streams(here: Places) -> None:
+    with closing(Store.open(here)) as store:
         writer = store.answer(new_chat(store))
         writer.append(plain("unfinished"))
-    with closing(Store.open(home)) as store:
+    with closing(Store.open(here)) as store:
         message = store.message(writer.message)
         assert (message.content, message.state) == ("unfinished", "stopped")
-    assert list((home.data / "leases").iterdir()) == []
+    assert list((here.data / "leases").iterdir()) == []
 
 
 def test_no_thread_is_left_behind(store: Store) -> None:
@@ -356,12 +356,12 @@ def test_a_second_finish_changes_nothing(store: Store) -> None:
 # More than one program
 
 
-def test_an_answer_of_another_living_program_keeps_streaming(home: Places, store: Store) -> None:
+def test_an_answer_of_another_living_program_keeps_streaming(here: Places, store: Store) -> None:
     chat = new_chat(store)
     writer = store.answer(chat)
     writer.append(plain("still "))
     wait_until_saved(store, writer.message, "still ")
-    with closing(Store.open(home)) as other:
+    with closing(Store.open(here)) as other:
         assert other.message(writer.message).state is MessageState.STREAMING
         assert other.message(writer.message).content == "still "
     writer.append(plain("alive"))
@@ -372,7 +372,7 @@ def test_an_answer_of_another_living_program_keeps_streaming(home: Places, store
 
 
 def test_an_answer_that_ends_while_another_program_starts_is_not_marked_as_stopped(
-    home: Places, store: Store, monkeypatch: pytest.MonkeyPatch
+    here: Places, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = store.answer(new_chat(store))
     writer.append(plain("just in time"))
@@ -383,19 +383,19 @@ def test_an_answer_that_ends_while_another_program_starts_is_not_marked_as_stopp
         return lease.is_held(folder, token)
 
     monkeypatch.setattr("mlxspec.chat.store.is_held", finish_and_look)
-    Store.open(home).close()
+    Store.open(here).close()
     message = store.message(writer.message)
     assert (message.content, message.state, message.stats) == ("just in time", "done", {"tokens": 1})
 
 
 def test_a_chat_deleted_by_another_program_while_it_streams_is_told_and_stays_deleted(
-    home: Places, store: Store
+    here: Places, store: Store
 ) -> None:
     chat = new_chat(store)
     writer = store.answer(chat)
     writer.append(plain("a"))
     wait_until_saved(store, writer.message, "a")
-    with closing(Store.open(home)) as other:
+    with closing(Store.open(here)) as other:
         other.delete(chat)
     writer.append(plain("b"))
     assert writer.wait(30)
@@ -405,7 +405,7 @@ def test_a_chat_deleted_by_another_program_while_it_streams_is_told_and_stays_de
     assert store.unsaved is None
 
 
-def test_two_programs_write_at_once_and_nothing_is_lost(home: Places) -> None:
+def test_two_programs_write_at_once_and_nothing_is_lost(here: Places) -> None:
     script = """
 import sys
 from contextlib import closing
@@ -414,6 +414,8 @@ from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store
 from mlxspec.events import Origin, Tokens
 from mlxspec.places import Places
+from mlxspec.chat import database
+database.BUSY_S = 120  # a busy disk may hold up the other program for long
 root = Path(sys.argv[1])
 with closing(Store.open(Places(config=root / "config", data=root / "data", cache=root / "cache"))) as store:
     chat = store.create_chat(target=sys.argv[2], draft="none").id
@@ -426,17 +428,17 @@ with closing(Store.open(Places(config=root / "config", data=root / "data", cache
         assert writer.wait(60) and writer.problem is None, writer.problem
 """
     programs = [
-        subprocess.Popen([sys.executable, "-c", script, str(home.data.parent), name])
+        subprocess.Popen([sys.executable, "-c", script, str(here.data.parent), name])
         for name in ("first", "second")
     ]
     assert [program.wait(300) for program in programs] == [0, 0]
-    with closing(Store.open(home)) as store:
+    with closing(Store.open(here)) as store:
         assert {chat.target for chat in store.recent()} == {"first", "second"}
         answer = "".join(f"{number} " for number in range(50))
         expected = [text for turn in range(20) for text in (f"question {turn}", answer)]
         for chat in store.recent():
             assert contents(store, chat.id) == expected
-    with closing(sqlite3.connect(database_path(home))) as db:
+    with closing(sqlite3.connect(database_path(here))) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -453,16 +455,16 @@ def test_a_killed_program_loses_little_and_damages_nothing() -> None:
 # The file
 
 
-def test_only_the_owner_can_read_the_files(home: Places, store: Store) -> None:
+def test_only_the_owner_can_read_the_files(here: Places, store: Store) -> None:
     store.add_message(new_chat(store), "user", "private")
-    files = list(home.data.glob("sessions.db*"))
+    files = list(here.data.glob("sessions.db*"))
     assert {file.name for file in files} == {"sessions.db", "sessions.db-wal", "sessions.db-shm"}
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    assert stat.S_IMODE(home.data.stat().st_mode) == 0o700
+    assert stat.S_IMODE(here.data.stat().st_mode) == 0o700
 
 
-def test_a_file_that_others_may_read_is_closed_to_them(home: Places) -> None:
-    Store.open(home).close()
-    database_path(home).chmod(0o644)
-    Store.open(home).close()
-    assert stat.S_IMODE(database_path(home).stat().st_mode) == 0o600
+def test_a_file_that_others_may_read_is_closed_to_them(here: Places) -> None:
+    Store.open(here).close()
+    database_path(here).chmod(0o644)
+    Store.open(here).close()
+    assert stat.S_IMODE(database_path(here).stat().st_mode) == 0o600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -14,13 +13,12 @@ from mlxspec.chat.export import to_json, to_markdown
 from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store
 from mlxspec.events import Origin, Tokens
-from mlxspec.places import Places
+from mlxspec.places import places
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    home = Places(config=tmp_path / "config", data=tmp_path / "data", cache=tmp_path / "cache")
-    with closing(Store.open(home)) as store:
+def store() -> Iterator[Store]:
+    with closing(Store.open(places())) as store:
         yield store
 
 
@@ -110,8 +108,7 @@ def test_an_answer_that_was_stopped_says_so(store: Store) -> None:
     chat = store.create_chat(target="target", draft="auto", system="Be kind.").id
     store.answer(chat).finish(MessageState.STOPPED)
     store.close()
-    store = Store.open(Places(config=Path(), data=store._database.path.parent, cache=Path()))
-    with closing(store):
+    with closing(Store.open(places())) as store:
         markdown = to_markdown(store.chat(chat), store.path(chat))
     assert [text for _, text in headings(markdown)][1:] == ["System", "Assistant (stopped)"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,13 +12,12 @@ from hypothesis import strategies as st
 from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store
 from mlxspec.events import Origin, Tokens
-from mlxspec.places import Places
+from mlxspec.places import places
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    home = Places(config=tmp_path / "config", data=tmp_path / "data", cache=tmp_path / "cache")
-    with closing(Store.open(home)) as store:
+def store() -> Iterator[Store]:
+    with closing(Store.open(places())) as store:
         yield store
 
 

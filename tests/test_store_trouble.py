@@ -26,16 +26,16 @@ from mlxspec.errors import (
     StoreTooNew,
 )
 from mlxspec.events import Origin, Tokens
-from mlxspec.places import Places
+from mlxspec.places import Places, places
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Places:
-    return Places(config=tmp_path / "config", data=tmp_path / "data", cache=tmp_path / "cache")
+def here() -> Places:
+    return places()
 
 
-def saved_chat(home: Places) -> str:
-    with closing(Store.open(home)) as store:
+def saved_chat(here: Places) -> str:
+    with closing(Store.open(here)) as store:
         chat = store.create_chat(target="target", draft="auto").id
         store.add_message(chat, "user", "an old question")
     return chat
@@ -84,68 +84,68 @@ def replace_by_another_programs(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [truncate, overwrite_the_middle, replace_by_text, replace_by_another_programs]
 )
-def test_a_damaged_file_is_told_and_left_as_it_is(home: Places, damage: Callable[[Path], None]) -> None:
-    saved_chat(home)
-    damage(database_path(home))
-    before = database_path(home).read_bytes()
+def test_a_damaged_file_is_told_and_left_as_it_is(here: Places, damage: Callable[[Path], None]) -> None:
+    saved_chat(here)
+    damage(database_path(here))
+    before = database_path(here).read_bytes()
     with pytest.raises(StoreDamaged) as error:
-        Store.open(home)
+        Store.open(here)
     is_two_sentences(error.value)
-    assert str(database_path(home)) in error.value.message
-    with closing(Store.open_or_unsaved(home)) as store:
+    assert str(database_path(here)) in error.value.message
+    with closing(Store.open_or_unsaved(here)) as store:
         assert isinstance(store.unsaved, StoreDamaged)
         a_chat_goes_on_in(store)
-    assert database_path(home).read_bytes() == before
+    assert database_path(here).read_bytes() == before
 
 
-def test_a_damaged_file_is_set_aside_on_its_owners_word_alone(home: Places) -> None:
-    saved_chat(home)
-    replace_by_text(database_path(home))
-    before = database_path(home).read_bytes()
-    kept = set_aside(home)
+def test_a_damaged_file_is_set_aside_on_its_owners_word_alone(here: Places) -> None:
+    saved_chat(here)
+    replace_by_text(database_path(here))
+    before = database_path(here).read_bytes()
+    kept = set_aside(here)
     assert kept
-    assert kept.parent == home.data
+    assert kept.parent == here.data
     assert kept.read_bytes() == before
-    with closing(Store.open(home)) as store:
+    with closing(Store.open(here)) as store:
         assert store.recent() == []
         a_chat_goes_on_in(store)
-    second = set_aside(home)
+    second = set_aside(here)
     assert second
     assert second != kept
-    assert set_aside(home) is None
+    assert set_aside(here) is None
 
 
-def test_setting_aside_takes_the_journal_along(home: Places) -> None:
-    with closing(Store.open(home)) as store:
+def test_setting_aside_takes_the_journal_along(here: Places) -> None:
+    with closing(Store.open(here)) as store:
         chat = store.create_chat(target="target", draft="auto").id
         store.add_message(chat, "user", "only in the write-ahead log")
-        kept = set_aside(home)
+        kept = set_aside(here)
         assert kept
-        copy = home.data.parent / "copy.db"
+        copy = here.data.parent / "copy.db"
         for suffix in ("", "-wal"):
             shutil.copy(f"{kept}{suffix}", f"{copy}{suffix}")
     with closing(sqlite3.connect(copy)) as db:
         assert db.execute("SELECT content FROM messages").fetchall() == [("only in the write-ahead log",)]
 
 
-def test_a_file_of_a_newer_version_is_told_and_left_as_it_is(home: Places) -> None:
-    saved_chat(home)
-    with closing(sqlite3.connect(database_path(home))) as db:
+def test_a_file_of_a_newer_version_is_told_and_left_as_it_is(here: Places) -> None:
+    saved_chat(here)
+    with closing(sqlite3.connect(database_path(here))) as db:
         db.execute(f"PRAGMA user_version = {LATEST + 1}")
-    before = database_path(home).read_bytes()
+    before = database_path(here).read_bytes()
     with pytest.raises(StoreTooNew) as error:
-        Store.open(home)
+        Store.open(here)
     is_two_sentences(error.value)
-    with closing(Store.open_or_unsaved(home)) as store:
+    with closing(Store.open_or_unsaved(here)) as store:
         assert isinstance(store.unsaved, StoreTooNew)
         a_chat_goes_on_in(store)
-    assert database_path(home).read_bytes() == before
+    assert database_path(here).read_bytes() == before
 
 
 def test_an_older_file_is_brought_up_to_date_with_its_chats(
-    home: Places, monkeypatch: pytest.MonkeyPatch
+    here: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chat = saved_chat(home)
+    chat = saved_chat(here)
 
     def add_a_column(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE chats ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'")
@@ -155,17 +155,17 @@ def test_an_older_file_is_brought_up_to_date_with_its_chats(
     monkeypatch.setattr(migrations, "STEPS", (*migrations.STEPS, add_a_column))
     monkeypatch.setattr(database, "LATEST", LATEST + 1)
     for _ in range(2):
-        with closing(Store.open(home)) as store:
+        with closing(Store.open(here)) as store:
             assert [message.content for message in store.path(chat)] == ["an old question"]
-    with closing(sqlite3.connect(database_path(home))) as db:
+    with closing(sqlite3.connect(database_path(here))) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (LATEST + 1,)
         assert db.execute("SELECT colour FROM chats").fetchall() == [("blue",)]
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
-    home: Places, monkeypatch: pytest.MonkeyPatch
+    here: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chat = saved_chat(home)
+    chat = saved_chat(here)
 
     def fail_half_way(db: sqlite3.Connection) -> None:
         db.execute("DROP TABLE spans")
@@ -177,14 +177,14 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
         patch.setattr(migrations, "STEPS", (*migrations.STEPS, fail_half_way))
         patch.setattr(database, "LATEST", LATEST + 1)
         with pytest.raises(KeyboardInterrupt):
-            Store.open(home)
-    with closing(Store.open(home)) as store:
+            Store.open(here)
+    with closing(Store.open(here)) as store:
         assert [message.content for message in store.path(chat)] == ["an old question"]
         a_chat_goes_on_in(store)
 
 
-def test_when_the_disk_fills_up_the_chat_goes_on_unsaved_with_all_it_had(home: Places) -> None:
-    with closing(Store.open_or_unsaved(home)) as store:
+def test_when_the_disk_fills_up_the_chat_goes_on_unsaved_with_all_it_had(here: Places) -> None:
+    with closing(Store.open_or_unsaved(here)) as store:
         chat = store.create_chat(target="target", draft="auto").id
         store.add_message(chat, "user", "before")
         fill_the_disk(store)
@@ -194,12 +194,12 @@ def test_when_the_disk_fills_up_the_chat_goes_on_unsaved_with_all_it_had(home: P
         is_two_sentences(store.unsaved)
         assert [len(message.content) for message in store.path(chat)] == [6, 1_000_000]
         a_chat_goes_on_in(store)
-    with closing(Store.open(home)) as store:
+    with closing(Store.open(here)) as store:
         assert [message.content for message in store.path(chat)] == ["before"]
 
 
-def test_when_the_disk_fills_up_in_an_answer_it_goes_on_unsaved(home: Places) -> None:
-    with closing(Store.open_or_unsaved(home)) as store:
+def test_when_the_disk_fills_up_in_an_answer_it_goes_on_unsaved(here: Places) -> None:
+    with closing(Store.open_or_unsaved(here)) as store:
         chat = store.create_chat(target="target", draft="auto").id
         store.add_message(chat, "user", "before")
         writer = store.answer(chat)
@@ -210,12 +210,12 @@ def test_when_the_disk_fills_up_in_an_answer_it_goes_on_unsaved(home: Places) ->
         assert writer.problem is None
         assert isinstance(store.unsaved, StoreNotWritable)
         assert len(store.path(chat)[-1].content) == 1_000_000
-    with closing(Store.open(home)) as store:
+    with closing(Store.open(here)) as store:
         assert [(m.content, m.state) for m in store.path(chat)] == [("before", "done"), ("", "stopped")]
 
 
-def test_a_command_that_needs_the_disk_is_told_when_it_is_full(home: Places) -> None:
-    with closing(Store.open(home)) as store:
+def test_a_command_that_needs_the_disk_is_told_when_it_is_full(here: Places) -> None:
+    with closing(Store.open(here)) as store:
         chat = store.create_chat(target="target", draft="auto").id
         fill_the_disk(store)
         with pytest.raises(StoreNotWritable):
@@ -224,25 +224,25 @@ def test_a_command_that_needs_the_disk_is_told_when_it_is_full(home: Places) -> 
         assert store.path(chat) == []
 
 
-def test_an_answer_whose_lease_cannot_be_made_is_not_saved(home: Places) -> None:
-    chat = saved_chat(home)
-    (home.data / "leases").write_text("a file where the folder should be")
-    with closing(Store.open(home)) as store, pytest.raises(StoreNotWritable, match="leases"):
+def test_an_answer_whose_lease_cannot_be_made_is_not_saved(here: Places) -> None:
+    chat = saved_chat(here)
+    (here.data / "leases").write_text("a file where the folder should be")
+    with closing(Store.open(here)) as store, pytest.raises(StoreNotWritable, match="leases"):
         store.answer(chat)
-    with closing(Store.open_or_unsaved(home)) as store:
+    with closing(Store.open_or_unsaved(here)) as store:
         store.answer(chat).finish(MessageState.DONE)
         assert isinstance(store.unsaved, StoreNotWritable)
         assert len(store.path(chat)) == 2
 
 
 def test_another_program_that_never_lets_go_does_not_stop_the_chat(
-    home: Places, monkeypatch: pytest.MonkeyPatch
+    here: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "BUSY_S", 0.1)
-    chat = saved_chat(home)
+    chat = saved_chat(here)
     with (
-        closing(Store.open_or_unsaved(home)) as store,
-        closing(sqlite3.connect(database_path(home), isolation_level=None)) as other,
+        closing(Store.open_or_unsaved(here)) as store,
+        closing(sqlite3.connect(database_path(here), isolation_level=None)) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
         store.add_message(chat, "user", "goes on")
@@ -271,7 +271,7 @@ def public_home() -> Iterator[Places]:
             path.chmod(0o700)
 
 
-def as_ordinary_user(home: Places, script: str) -> str:
+def as_ordinary_user(here: Places, script: str) -> str:
     program = f"""
 import os, sys
 from contextlib import closing
@@ -281,14 +281,14 @@ from mlxspec.chat.store import Store
 from mlxspec.errors import StoreError
 from mlxspec.places import Places
 root = Path(sys.argv[1])
-home = Places(config=root / "config", data=root / "data", cache=root / "cache")
+here = Places(config=root / "config", data=root / "data", cache=root / "cache")
 import mlxspec.chat.searching, filelock, encodings.utf_16
 if os.geteuid() == 0:
     os.setuid(65534)
 {script}
 """
     result = subprocess.run(
-        [sys.executable, "-c", program, str(home.data.parent)],
+        [sys.executable, "-c", program, str(here.data.parent)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -299,7 +299,7 @@ if os.geteuid() == 0:
 
 
 CHAT_ON = """
-with closing(Store.open_or_unsaved(home)) as store:
+with closing(Store.open_or_unsaved(here)) as store:
     old = [message.content for chat in store.recent() for message in store.path(chat.id)]
     chat = store.create_chat(target="target", draft="auto").id
     store.add_message(chat, "user", "question")
@@ -346,17 +346,17 @@ def test_without_permission_opening_for_a_command_raises(public_home: Places) ->
     public_home.data.parent.chmod(0o555)
     script = """
 try:
-    Store.open(home)
+    Store.open(here)
 except StoreError as error:
     print(error.kind, error.message)
 """
     assert as_ordinary_user(public_home, script).startswith("StoreNotWritable")
 
 
-def test_a_data_folder_that_is_a_file_is_told(home: Places) -> None:
-    home.data.parent.mkdir(exist_ok=True)
-    home.data.write_text("")
-    with closing(Store.open_or_unsaved(home)) as store:
+def test_a_data_folder_that_is_a_file_is_told(here: Places) -> None:
+    here.data.parent.mkdir(exist_ok=True)
+    here.data.write_text("")
+    with closing(Store.open_or_unsaved(here)) as store:
         assert isinstance(store.unsaved, StoreNotWritable | StoreNotReadable)
         is_two_sentences(store.unsaved)
         a_chat_goes_on_in(store)
