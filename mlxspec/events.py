@@ -52,9 +52,10 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One sentence for the user."""
+    """One sentence for the user. `left_out_turns` of the oldest turns are not in this answer's prompt."""
 
     message: str
+    left_out_turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,8 @@ class Answer:
             )
         if dropped:
             turns = "turn" if dropped == 1 else "turns"
-            job.emit(Notice(f"The context is full: the oldest {dropped} {turns} left the prompt."))
+            text = f"The context is full: the oldest {dropped} {turns} left the prompt."
+            job.emit(Notice(text, left_out_turns=dropped))
         return prompt
 
     def _render(self, messages: Sequence[Message]) -> list[int]:
