@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from mlxspec.cli.program import run_program
+from mlxspec.decoding.acceptance_history import AcceptanceHistory
 from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.engine.pace import Pace
 from mlxspec.errors import UsageError
 from mlxspec.lab.chips import CHIPS, PairOnChip, chip_curve, figures, find_chip
 from mlxspec.lab.simulate import Setting, acceptances, predict, run_controller, sample, sweep
+from mlxspec.places import places
 
 LINUX = VerifyCurve.measured({1: 1.0, 2: 1.1, 3: 1.23, 4: 1.34, 5: 1.38, 6: 1.39, 8: 1.45, 16: 1.9})
 
@@ -56,9 +59,7 @@ def test_a_sweep_goes_from_acceptances_that_do_not_pay_to_ones_that_do() -> None
     rows = sweep(setting(0.5), [1, 2, 4])
     speeds = [[prediction.speedup for prediction in predictions] for _, _, predictions in rows]
     assert all(
-        before < after
-        for low, high in pairwise(speeds)
-        for before, after in zip(low, high, strict=True)
+        before < after for low, high in pairwise(speeds) for before, after in zip(low, high, strict=True)
     )
     assert max(speeds[0]) < 1.0 < max(speeds[-1])
 
@@ -160,6 +161,17 @@ def test_a_typed_curve_may_be_in_any_unit(capsys: pytest.CaptureFixture[str]) ->
     assert relative["table"][2]["speedup"] == pytest.approx(milliseconds["table"][2]["speedup"])
 
 
+def test_what_was_measured_here_is_the_curve_of_its_target(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = VerifyCurve.typed([0.05, 0.06, 0.07])
+    file = places().cache / "pace" / f"my-model-{'0' * 16}.json"
+    Pace(measured, {"draft_model": 0.01}, AcceptanceHistory(), file, measured_now=True).save()
+    answer = as_json(capsys, "--target", "my/model")
+    assert answer["curve"]["2"] == pytest.approx(1.2)
+    assert answer["draft_cost"] == pytest.approx(0.2)
+    assert answer["table"][0]["tokens_per_s"] == pytest.approx(20.0)
+    assert as_json(capsys, "--target", "my/model", "--draft-cost", "0.5")["draft_cost"] == 0.5
+
+
 def test_json_has_the_table_the_chance_run_and_the_controller(capsys: pytest.CaptureFixture[str]) -> None:
     answer = as_json(capsys, "--alpha", "0.9,0.7,0.5", "--draft-cost", "0.05", "--chip", "m2 pro", "--k", "2")
     assert [row["k"] for row in answer["table"]] == [0, 2]
@@ -204,7 +216,8 @@ def test_where_nothing_pays_it_says_so(capsys: pytest.CaptureFixture[str]) -> No
         (["--curve", ","], "no list of numbers"),
         (["--chip", "M4 Prp"], "Name one of M4 Pro,"),
         (["--chip", "Snapdragon"], "no figures"),
-        (["--chip", "M4", "--curve", "1,2"], "Both --curve and --chip"),
+        (["--chip", "M4", "--curve", "1,2"], "--curve and --chip cannot"),
+        (["--target", "smollm2-135m"], "Nothing has been measured"),
         (["--k", "17"], "from 0 to 16"),
         (["--k", "-1"], "from 0 to 16"),
         (["--draft-cost", "-0.1"], "makes no sense"),

@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import random
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mlxspec.errors import UsageError
 
 if TYPE_CHECKING:
-    from mlxspec.lab.simulate import Prediction, Setting
-    from mlxspec.lab.world import Played
+    from mlxspec.cli.simulate_report import Question
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 DEFAULT_CHIP = "M4 Pro"  # where this machine is no Mac
-SHOWN_K = 8  # rows of the table, unless the best k is beyond it
-ROUNDS = 20_000
-CONTROLLED_TOKENS = 2_000
-BAR = 24  # characters of the longest bar
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What was asked: a setting, and where its curve comes from."""
-
-    setting: Setting
-    source: str
-    readings: tuple[str, ...]
-    plain_tokens_per_s: float | None
+DEFAULT_DRAFT_COST = 0.1
 
 
 @app.command()
@@ -45,8 +30,12 @@ def simulate(
         ),
     ] = "0.7",
     draft_cost: Annotated[
-        float, typer.Option(metavar="C", help="Cost of one guess, a plain pass of the target costing 1.")
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            metavar="C",
+            help="Cost of one guess, a plain pass of the target costing 1.  [default: as measured, or 0.1]",
+        ),
+    ] = None,
     curve: Annotated[
         str | None,
         typer.Option(
@@ -55,6 +44,10 @@ def simulate(
     ] = None,
     chip: Annotated[
         str | None, typer.Option(metavar="CHIP", help='The published curve of a chip, such as "M4 Pro".')
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The curve that was measured here when NAME was used last."),
     ] = None,
     k: Annotated[
         int | None, typer.Option("--k", metavar="K", help="Guesses a round; all are compared without it.")
@@ -72,35 +65,36 @@ def simulate(
 ) -> None:
     """Predict what speculation brings: the best number of guesses, and how much faster than plain decoding.
 
-    By closed form, by chance (they must agree), and with mlxspec's own controller. Without --curve
-    and --chip the curve is the one published for this Mac, or for an M4 Pro.
+    By closed form, by chance (they must agree), and with mlxspec's own controller. Without --curve,
+    --chip and --target the curve is the one published for this Mac, or for an M4 Pro.
     """
-    question = _question(alpha, draft_cost, curve=curve, chip=chip, plain=plain)
-    if k is not None and not 0 <= k <= len(question.setting.alphas):
-        raise UsageError(
-            f"{k} guesses a round cannot be simulated.",
-            hint=f"Give --k a number from 0 to {len(question.setting.alphas)}.",
-        )
-    answer = _Answer(question, k=k, sweep=sweep, seed=seed)
-    if as_json:
-        print(json.dumps(answer.as_dict()))
-    else:
-        print("\n".join(answer.lines()))
-
-
-def _question(
-    alpha: str, draft_cost: float, *, curve: str | None, chip: str | None, plain: float | None
-) -> _Question:
-    """The setting that the options describe.
-
-    Raises: UsageError when they describe none.
-    """
-    from mlxspec.decoding.cost import VerifyCurve
-    from mlxspec.lab import chips
-    from mlxspec.lab.simulate import Setting, acceptances
+    from mlxspec.cli.simulate_report import Report
+    from mlxspec.lab.simulate import acceptances
 
     alphas = acceptances(_numbers(alpha, "--alpha"))
-    if not 0.0 <= draft_cost < math.inf:
+    _check(draft_cost, plain)
+    if k is not None and not 0 <= k <= len(alphas):
+        raise UsageError(
+            f"{k} guesses a round cannot be simulated.", hint=f"Give --k a number from 0 to {len(alphas)}."
+        )
+    given = [f"--{name}" for name, value in (("curve", curve), ("chip", chip), ("target", target)) if value]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} cannot be used together.", hint="Give one of them.")
+    if curve is not None:
+        question = _typed(alphas, draft_cost, curve)
+    elif target is not None:
+        question = _measured(alphas, draft_cost, target)
+    else:
+        question = _published(alphas, draft_cost, chip=chip, plain=plain)
+    if plain is not None:
+        question = replace(question, plain_tokens_per_s=plain)
+    report = Report(question, k=k, sweep=sweep, seed=seed)
+    print(json.dumps(report.as_dict()) if as_json else "\n".join(report.lines()))
+
+
+def _check(draft_cost: float | None, plain: float | None) -> None:
+    """Raises: UsageError when one of them is no number that makes sense."""
+    if draft_cost is not None and not 0.0 <= draft_cost < math.inf:
         raise UsageError(
             f"A draft cost of {draft_cost:g} makes no sense.",
             hint="Give the cost of one guess in passes of the target, such as 0.1.",
@@ -110,22 +104,65 @@ def _question(
             f"Plain decoding at {plain:g} tokens a second makes no sense.",
             hint="Give --plain a number above 0, or leave it out.",
         )
-    if curve is not None:
-        if chip is not None:
-            raise UsageError("Both --curve and --chip are given.", hint="Give one of them.")
-        typed = VerifyCurve.typed(_numbers(curve, "--curve"))
-        relative = VerifyCurve.typed([seconds / typed.seconds(1) for _, seconds in typed.points])
-        return _Question(Setting(alphas, relative, draft_cost), "as typed", (), plain)
+
+
+def _typed(alphas: tuple[float, ...], draft_cost: float | None, curve: str) -> Question:
+    """A curve in any unit. Raises: UsageError when it is none, or falls."""
+    from mlxspec.cli.simulate_report import Question
+    from mlxspec.decoding.cost import VerifyCurve
+    from mlxspec.lab.simulate import Setting
+
+    typed = VerifyCurve.typed(_numbers(curve, "--curve"))
+    source = f"as typed, beyond {len(typed.points)} rows by its average slope"
+    return Question(Setting(alphas, typed.relative(), _or_default(draft_cost)), source)
+
+
+def _measured(alphas: tuple[float, ...], draft_cost: float | None, target: str) -> Question:
+    """The curve and the draft's step that were measured on this machine.
+
+    Raises: UsageError when nothing was measured for that target.
+    """
+    from mlxspec.cli.simulate_report import Question
+    from mlxspec.engine.pace import last_pace
+    from mlxspec.lab.simulate import Setting
+    from mlxspec.places import places
+
+    pace = last_pace(target, places())
+    if pace is None:
+        raise UsageError(
+            f"Nothing has been measured for {target!r} on this machine.",
+            hint=f'Run `mlxspec run --target {target} "Hello"` once, or give --chip or --curve.',
+        )
+    plain_s = pace.curve.seconds(1)
+    step_s = pace.steps.get("draft_model")
+    cost = step_s / plain_s if draft_cost is None and step_s else _or_default(draft_cost)
+    setting = Setting(alphas, pace.curve.relative(), cost)
+    return Question(setting, f"{target}, measured here", plain_tokens_per_s=1.0 / plain_s)
+
+
+def _published(
+    alphas: tuple[float, ...], draft_cost: float | None, *, chip: str | None, plain: float | None
+) -> Question:
+    """The curve of a chip; its overheads too, where the speed of plain decoding gives them a measure.
+
+    Raises: UsageError for a chip without figures.
+    """
+    from mlxspec.cli.simulate_report import Question
+    from mlxspec.lab import chips
+    from mlxspec.lab.simulate import Setting
+
     name = chips.find_chip(chip) if chip is not None else chips.this_chip() or DEFAULT_CHIP
     published = chips.chip_curve(name)
-    overheads = chips.PairOnChip(name, plain, size_ratio=draft_cost) if plain is not None else None
-    setting = Setting(
-        alphas,
-        published.curve,
-        draft_step=overheads.draft_step if overheads else draft_cost,
-        overhead=overheads.overhead if overheads else 0.0,
-    )
-    return _Question(setting, name, published.readings, plain)
+    cost = _or_default(draft_cost)
+    setting = Setting(alphas, published.curve, cost)
+    if plain is not None:
+        pair = chips.PairOnChip(name, plain, size_ratio=cost)
+        setting = replace(setting, draft_step=pair.draft_step, overhead=pair.overhead)
+    return Question(setting, name, published.readings)
+
+
+def _or_default(draft_cost: float | None) -> float:
+    return DEFAULT_DRAFT_COST if draft_cost is None else draft_cost
 
 
 def _numbers(text: str, option: str) -> list[float]:
@@ -140,135 +177,3 @@ def _numbers(text: str, option: str) -> list[float]:
         f"{option} cannot be read: {text!r} is no list of numbers.",
         hint=f"Write it like this: {option} {example}.",
     )
-
-
-class _Answer:
-    """Everything that is shown, computed once."""
-
-    def __init__(self, question: _Question, *, k: int | None, sweep: bool, seed: int) -> None:
-        from mlxspec.lab import simulate as lab
-
-        setting = question.setting
-        self.question = question
-        self.best_k = setting.best_k()
-        self.chosen_k = self.best_k if k is None else k
-        shown = range(max(SHOWN_K, self.best_k) + 1) if k is None else sorted({0, k})
-        self.table = [lab.predict(setting, k) for k in shown]
-        self.sampled = lab.sample(setting, self.chosen_k, rounds=ROUNDS, rng=random.Random(seed))
-        self.controlled = lab.run_controller(setting, tokens=CONTROLLED_TOKENS, rng=random.Random(seed))
-        self.sweep = lab.sweep(setting, [p.k for p in self.table if p.k]) if sweep else []
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for --json."""
-        setting, controlled = self.question.setting, self.controlled
-        return {
-            "curve_source": self.question.source,
-            "readings": self.question.readings,
-            "curve": {str(n): setting.curve.seconds(n) for n in range(1, len(setting.alphas) + 2)},
-            "alphas": setting.alphas,
-            "draft_cost": setting.draft_step,
-            "overhead": setting.overhead,
-            "best_k": self.best_k,
-            "table": [self._row(prediction) for prediction in self.table],
-            "monte_carlo": asdict(self.sampled),
-            "controller": {
-                "tokens": controlled.tokens,
-                "speedup": controlled.speedup,
-                "tokens_per_pass": controlled.tokens_per_pass,
-                "parked": controlled.parked / controlled.rounds,
-                "k": _usual_k(controlled),
-            },
-            "sweep": [
-                {"alpha": alpha, "best_k": flat.best_k(), "table": [self._row(row) for row in rows]}
-                for alpha, flat, rows in self.sweep
-            ],
-        }
-
-    def lines(self) -> list[str]:
-        """The report for a person."""
-        return [*self._heading(), "", *self._table_lines(), "", *self._check_lines(), *self._sweep_lines()]
-
-    def _row(self, prediction: Prediction) -> dict[str, Any]:
-        plain = self.question.plain_tokens_per_s
-        return asdict(prediction) | ({"tokens_per_s": plain * prediction.speedup} if plain else {})
-
-    def _heading(self) -> list[str]:
-        setting = self.question.setting
-        alphas = _squeeze(setting.alphas)
-        costs = ", ".join(f"{setting.curve.seconds(n):.2f}" for n in (1, 2, 3, 4, 6, 8, 12, 16))
-        parts = [f"acceptance {alphas}", f"draft cost {setting.draft_step:.2f}"]
-        if setting.overhead:
-            parts.append(f"overhead {setting.overhead:.2f} a round")
-        return [
-            ", ".join(parts).capitalize(),
-            f"Verify curve ({self.question.source}): {costs} for 1, 2, 3, 4, 6, 8, 12, 16 rows",
-            *(f"  published: {reading}" for reading in self.question.readings),
-        ]
-
-    def _table_lines(self) -> list[str]:
-        plain = self.question.plain_tokens_per_s
-        longest = max(row.speedup for row in self.table)
-        unit = "  TOK/S" if plain else ""
-        lines = [f"   K  TOKENS/PASS  ROUND COST  SPEED-UP{unit}"]
-        for row in self.table:
-            mark = "*" if row.k == self.best_k else " "
-            speed = f"{plain * row.speedup:7.1f}" if plain else ""
-            bar = _bar(row.speedup / longest)
-            name = "  plain" if row.k == 0 else ""
-            lines.append(
-                f" {mark}{row.k:2d}  {row.tokens_per_pass:11.2f}  {row.cost:10.2f}  {row.speedup:7.2f}x"
-                f"{speed}  {bar}{name}"
-            )
-        return lines
-
-    def _check_lines(self) -> list[str]:
-        from mlxspec.lab.simulate import predict
-
-        setting, sampled, controlled = self.question.setting, self.sampled, self.controlled
-        best = predict(setting, self.best_k)
-        exact = predict(setting, sampled.k)
-        guesses = "1 guess" if best.k == 1 else f"{best.k} guesses"
-        parked = 100 * controlled.parked / controlled.rounds
-        return [
-            f"Best: {guesses} a round, {best.speedup:.2f}x."
-            if best.k
-            else "Best: no guesses, for speculation does not pay here.",
-            f"By chance, {sampled.rounds} rounds of k = {sampled.k}: {sampled.tokens_per_pass:.3f} tokens a"
-            f" pass ±{2 * sampled.tokens_error:.3f} (by formula {exact.tokens_per_pass:.3f}),"
-            f" {sampled.speedup:.2f}x.",
-            f"With the controller, {controlled.tokens} tokens: {controlled.speedup:.2f}x,"
-            f" mostly k = {_usual_k(controlled)}, parked in {parked:.0f} % of the rounds.",
-        ]
-
-    def _sweep_lines(self) -> list[str]:
-        from mlxspec.lab.simulate import predict
-
-        if not self.sweep:
-            return []
-        ks = [row.k for row in self.sweep[0][2]]
-        best = [predict(flat, flat.best_k()) for _, flat, _ in self.sweep]
-        longest = max(row.speedup for row in best)
-        lines = ["", "Speed-up by acceptance", "  ALPHA" + "".join(f"{f'K={k}':>6}" for k in ks) + "  BEST"]
-        for (alpha, _, rows), row_best in zip(self.sweep, best, strict=True):
-            cells = "".join(f"{row.speedup:6.2f}" for row in rows)
-            lines.append(f"  {alpha:5.2f}{cells}  k={row_best.k:<2d} {_bar(row_best.speedup / longest)}")
-        return lines
-
-
-def _usual_k(played: Played) -> int:
-    (k, _times), *_ = played.ks.most_common(1)
-    return k
-
-
-def _squeeze(alphas: tuple[float, ...]) -> str:
-    """The acceptances as they were typed: the last one goes on."""
-    shown = list(alphas)
-    while len(shown) > 1 and shown[-1] == shown[-2]:
-        shown.pop()
-    return ", ".join(f"{alpha:g}" for alpha in shown)
-
-
-def _bar(share: float) -> str:
-    """A bar of blocks, to an eighth of a character."""
-    full, eighths = divmod(round(share * BAR * 8), 8)
-    return "█" * full + " ▏▎▍▌▋▊▉"[eighths].strip()

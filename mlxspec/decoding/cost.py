@@ -107,6 +107,10 @@ class VerifyCurve:
         """Cost of `rows` rows, that of one row being 1."""
         return self._at(rows) / self.points[0][1]
 
+    def relative(self) -> VerifyCurve:
+        """The same shape at its own context, one row costing 1."""
+        return VerifyCurve(tuple((n, seconds / self.points[0][1]) for n, seconds in self.points))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back."""
         return {

@@ -10,7 +10,6 @@ from mlxspec.decoding.cost import MAX_GUESSES
 from mlxspec.decoding.round_times import RoundTimes
 
 CATCH_UP_HORIZON = 64  # tokens over which feeding a stale draft may pay off at most
-LONG_CATCH_UP = 8  # tokens: feeding more than these is for nothing if only one round can follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,6 @@ class Market:
         step_s = times.draft_s(option.drafter, 1)
         catch_up_s = times.draft_s(option.drafter, 1, option.catch_up) - step_s
         reserve_s = catch_up_s + (self.carried_s(1) if self.carries else 0.0)
-        if option.catch_up > LONG_CATCH_UP:
-            reserve_s += times.verify_s(owed + 1, context) + step_s - times.verify_s(owed, context)
         catch_up_share = 1.0 / max(1, min(self.situation.room, CATCH_UP_HORIZON))
         best: Plan | None = None
         survival = tokens = 1.0

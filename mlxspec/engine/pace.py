@@ -26,6 +26,7 @@ from mlxspec.places import Places
 
 VERSION = 1
 BUDGET_S = 2.0
+DIGITS = 16  # of the hash in a file's name
 
 
 @dataclass(slots=True)
@@ -90,6 +91,15 @@ def find_pace(
     return pace
 
 
+def last_pace(target_name: str, where: Places) -> Pace | None:
+    """What was learnt last of this target with any draft, models or not; None when nothing was."""
+    files = (where.cache / "pace").glob(f"{_file_name(target_name)}-{'?' * DIGITS}.json")
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
+        if (pace := _read(file)) is not None:
+            return pace
+    return None
+
+
 def forget_pace(target: LoadedModel, draft: LoadedModel | None, where: Places) -> None:
     """Measure this pair again the next time."""
     (where.cache / "pace" / f"{_identity(target, draft)}.json").unlink(missing_ok=True)
@@ -101,8 +111,12 @@ def _identity(target: LoadedModel, draft: LoadedModel | None) -> str:
     for model in (target, draft):
         if model is not None:
             parts += [str(model.folder.resolve()), str(model.weight_bytes)]
-    name = "".join(letter if letter.isalnum() else "-" for letter in target.name)[:40]
-    return f"{name}-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}"
+    digest = hashlib.sha256("|".join(parts).encode()).hexdigest()
+    return f"{_file_name(target.name)}-{digest[:DIGITS]}"
+
+
+def _file_name(target_name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in target_name)[:40]
 
 
 def _read(file: Path) -> Pace | None:
