@@ -95,7 +95,7 @@ def ask(engine: Engine, *texts: str, **options: Any) -> list[Event]:
 def request(*texts: str, **options: Any) -> GenerateRequest:
     roles = ("user", "assistant")
     messages = tuple(Message(roles[i % 2], text) for i, text in enumerate(texts))
-    return GenerateRequest(messages, **{"sampling": GREEDY, "max_tokens": 24, **options})
+    return GenerateRequest(messages, **{"sampling": GREEDY, "max_tokens": 24, "num_draft": 4, **options})
 
 
 def finished(events: list[Event]) -> Finished:
@@ -339,3 +339,39 @@ def test_the_process_ends_cleanly_after_an_answer(close: bool, models: Path) -> 
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_model_without_a_chat_template_continues_the_text_and_says_so(
+    engine: Engine, models: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plain"
+    shutil.copytree(models / "target", folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["chat_template"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    events = list(engine.load(LoadRequest(str(folder), "lookup")))
+    assert any("no chat template" in event.message for event in events if isinstance(event, Notice))
+    assert finished(ask(engine, "Once upon a time", max_tokens=2, num_draft=2)).stats.prompt_tokens == 4
+
+
+def test_what_passes_cost_is_measured_once_and_kept(
+    engine: Engine, models: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlxspec.engine import pace
+
+    monkeypatch.setattr(pace, "BUDGET_S", 0.01)
+    load(engine, models)
+
+    def notices(engine: Engine) -> list[str]:
+        return [e.message for e in ask(engine, "Hello", num_draft=None) if isinstance(e, Notice)]
+
+    assert "Measuring" in notices(engine)[0]
+    assert notices(engine) == []
+    (kept,) = (home / "cache" / "pace").iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    for damaged in (False, True):
+        if damaged:
+            kept.write_text("{}")
+        with Engine() as another:
+            load(another, models)
+            assert bool(notices(another)) is damaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 import mlx.core as mx
@@ -39,7 +39,7 @@ class Answer:
         target: LoadedModel,
         state: TargetState,
         drafters: Sequence[Drafter],
-        controller: Controller,
+        make_controller: Callable[[], Controller],
         context_tokens: int,
         defaults: Mapping[str, float],
     ) -> None:
@@ -48,7 +48,9 @@ class Answer:
         self._target = target
         self._state = state
         self._drafters = drafters
-        self._controller = controller
+        # Made when the prompt is known to fit: what passes cost may have to be measured first.
+        self._make_controller = make_controller
+        self.controller: Controller | None = None
         self._context_tokens = context_tokens
         self._text = AnswerText(target.tokenizer, request.stop)
         self._ready: deque[Piece] = deque()
@@ -81,11 +83,12 @@ class Answer:
                 job.emit(self._finished(FinishReason.CANCELLED, stats))
                 return
             stats.reused_tokens = reused
+            self.controller = self._make_controller()
             decoding = Decoding(
                 self._state,
                 sampler=sampler,
                 drafters=self._drafters,
-                controller=self._controller,
+                controller=self.controller,
                 max_tokens=budget,
                 eos_ids=self._target.eos_ids,
                 watch=self._watch,

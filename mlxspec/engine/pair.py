@@ -77,18 +77,18 @@ class Pair:
         if self._target is None or self._state is None:
             raise EngineError("No model is loaded.", hint="Load a target first.")
         drafters = self._drafters if request.speculate else ()
-        controller = self._controller(request, drafters, job)
-        Answer(
+        answer = Answer(
             request,
             target=self._target,
             state=self._state,
             drafters=drafters,
-            controller=controller,
+            make_controller=lambda: self._controller(request, drafters, job),
             context_tokens=self._context_tokens,
             defaults=self._sampling,
-        ).run(job)
-        if self._pace is not None and isinstance(controller, AdaptiveController):
-            self._pace.learn(controller)
+        )
+        answer.run(job)
+        if self._pace is not None and isinstance(answer.controller, AdaptiveController):
+            self._pace.learn(answer.controller)
 
     def _controller(self, request: GenerateRequest, drafters: Sequence[Drafter], job: Job) -> Controller:
         """Who decides about proposals; what passes cost here is measured when nothing is known of it."""
@@ -119,6 +119,8 @@ class Pair:
             self.unload()
             job.emit(Loading(spec.name))
             self._target = load_model(spec.name, folder)
+            if not self._target.has_chat_template:
+                job.emit(Notice(f"{spec.name} has no chat template, so it continues the text."))
         if self._state is None or self._kv_bits != request.kv_bits:
             self._state = TargetState(PromptCache(self._target.model, kv_bits=request.kv_bits))
             self._kv_bits = request.kv_bits
