@@ -50,7 +50,7 @@ class Parameter:
             raise self._wrong(text) from None
         if not (self.least is None or number >= self.least) or not (self.most is None or number <= self.most):
             raise self._wrong(text)
-        return number  # type: ignore[no-any-return]
+        return number
 
     def show(self, value: object) -> str:
         """The text that means this value."""

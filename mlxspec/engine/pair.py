@@ -171,7 +171,7 @@ class Pair:
             return True
         if not automatic:
             raise IncompatiblePair(
-                f"{spec.name} cannot draft for {self._target.name}: {reason}",
+                f"{spec.name} cannot draft for {self._target.name}: {reason}.",
                 hint="Choose a draft of the same family, or --draft lookup.",
             )
         job.emit(
