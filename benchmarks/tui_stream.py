@@ -54,7 +54,8 @@ def main() -> None:
 
 def text_of(tokens: int) -> str:
     """Paragraphs, then a fence of 1,000 lines, then paragraphs: about so many tokens."""
-    prose = "The quick brown fox jumps over the lazy dog while **nobody** is watching it at all. " * 4 + "\n\n"
+    sentence = "The quick brown fox jumps over the lazy dog while **nobody** is watching it at all. "
+    prose = sentence * 4 + "\n\n"
     code = "".join(f"total+=weight[{i}]*x # row\n" for i in range(1000))
     fence = f"```python\ndef dot(x):\n{code}\n```\n\n"
     from scripted import pieces

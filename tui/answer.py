@@ -236,6 +236,10 @@ class AnswerEntry(Entry):
 
     def _footer(self, width: int) -> list[Line]:
         lines: list[Line] = []
+        if self.outside:
+            lines += wrapped(
+                [("no longer in the prompt: the context is full", "warning")], width, gutter=INDENT
+            )
         if self.note:
             lines += wrapped([(self.note, "warning")], width, gutter=INDENT)
         if self.coloured and self.origins:

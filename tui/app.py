@@ -164,7 +164,7 @@ class ChatApp(App[int]):
     def on_mount(self) -> None:
         """Keys go to the composer from the first picture on."""
         self.composer.focus()
-        self.transcript.show_entries([welcome(self.choices)])
+        self._show_welcome()
 
     def on_ready(self) -> None:
         """The first picture is painted; everything that takes time begins now."""
@@ -230,9 +230,16 @@ class ChatApp(App[int]):
         answers = [entry for entry in entries if isinstance(entry, AnswerEntry)]
         if answers:
             answers[-1].last_answer = True
-        self.transcript.show_entries(entries or [welcome(self.choices)])
+        if entries:
+            self.transcript.show_entries(entries)
+        else:
+            self._show_welcome()
         self.chat_changed()
         self.show_status()
+
+    def _show_welcome(self) -> None:
+        self.transcript.show_entries([welcome(self.choices)])
+        self.transcript.to_start()
 
     def answer_grew(self) -> None:
         """Events came."""
@@ -318,6 +325,13 @@ class ChatApp(App[int]):
     def on_transcript_clicked(self, event: Transcript.Clicked) -> None:
         """A control, or an entry."""
         self.actions.clicked(event.entry, event.action)
+
+    def on_status_line_clicked(self, event: StatusLine.Clicked) -> None:
+        """The names of the models lead to the picker, the rest to all commands."""
+        if event.models:
+            self.action_command("target")
+        else:
+            self.action_command_palette()
 
     # Keys
 

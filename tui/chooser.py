@@ -16,6 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from mlxspec.chat.commands import key_text
+from tui.links import clickable
 from tui.shown import one_line
 
 
@@ -108,9 +109,7 @@ class Chooser(ModalScreen[Choice | None]):
             yield Input(self._typed, placeholder="type to narrow the list", compact=True)
             yield OptionList(markup=False, compact=True)
             hints = {"enter": "choose", **self._keys, "escape": "close"}
-            yield Static(
-                Content(" · ".join(f"{key_text(key)} {does}" for key, does in hints.items())), id="hints"
-            )
+            yield Static(Content(" · ").join(_hint(key, does) for key, does in hints.items()), id="hints")
 
     def on_mount(self) -> None:
         """Typing narrows at once."""
@@ -137,6 +136,13 @@ class Chooser(ModalScreen[Choice | None]):
             event.stop()
             event.prevent_default()
             self._choose(event.key)
+
+    def action_hint(self, key: str) -> None:
+        """What a key does was clicked."""
+        if key == "escape":
+            self.dismiss(None)
+        else:
+            self._choose(key)
 
     def action_move(self, steps: int) -> None:
         """Mark another row."""
@@ -175,6 +181,10 @@ class Chooser(ModalScreen[Choice | None]):
         if at is None:
             at = next((i for i, row in enumerate(rows) if row.enabled and not row.heading), None)
         found.highlighted = at
+
+
+def _hint(key: str, does: str) -> Content:
+    return clickable(f"{key_text(key)} {does}", f"screen.hint('{key}')")
 
 
 def _option(row: Row, width: int) -> Option:

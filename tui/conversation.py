@@ -223,7 +223,7 @@ class Conversation:
         answer.finish(stats=stats, note=note)
         if writer is not None:
             writer.finish(MessageState(state), stats=stats)
-            self._app.saved.remember(writer.message, answer.text, state=MessageState(state))
+            self._app.saved.remember(writer.message, answer.text, state=MessageState(state), stats=stats)
         self._app.answer_ended(answer)
         if state == "done" and self.queue:
             self._begin(self.queue.pop(0))
@@ -240,9 +240,8 @@ class Conversation:
         self._app.composer.put("\n\n".join([*texts, written] if written else texts))
 
     def _notice(self, event: Notice) -> None:
-        left_out = getattr(event, "left_out", 0)
-        if left_out:
-            self._mark_outside(left_out)
+        if event.left_out_turns:
+            self._mark_outside(event.left_out_turns)
         self._app.say(event.message, kind="warning", before=self.answer)
 
     def _mark_outside(self, count: int) -> None:

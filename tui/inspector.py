@@ -15,6 +15,7 @@ from textual.widgets import Static
 from mlxspec.events import Origin
 from tui.answer import AnswerEntry
 from tui.figures import drafter_text, seconds
+from tui.links import clickable
 from tui.palette import Palette, origin_style
 from tui.rounds import Guess, Round, plain_round_s, rounds_of, saved_s
 from tui.shown import shown
@@ -28,6 +29,21 @@ _OWN = {
     Origin.BONUS: "the target's extra word",
     Origin.PLAIN: "the target's word, nobody guessed",
 }
+
+
+_KEYS = Content("").join(
+    [
+        clickable("←", "focused.move(-1)"),
+        Content(" "),
+        clickable("→", "focused.move(1)"),
+        Content(" rounds · "),
+        clickable("N", "focused.rejected(1)"),
+        Content(" "),
+        clickable("P", "focused.rejected(-1)"),
+        Content(" rejected ones · "),
+        clickable("Esc closes", "focused.close"),
+    ]
+)
 
 
 class Inspector(VerticalScroll, can_focus=True):
@@ -161,7 +177,7 @@ def round_text(found: Round, palette: Palette, *, plain_s: float | None) -> Cont
     elif found.guesses:
         lines.append(Content.styled("  the answer ended here", "$muted"))
     lines += [Content(""), *_cost(found, plain_s), Content("")]
-    lines.append(Content.styled("← → rounds · N P rejected ones · Esc closes", "$muted"))
+    lines.append(_KEYS.stylize_before("$muted"))
     return Content("\n").join(lines)
 
 

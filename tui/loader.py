@@ -12,6 +12,7 @@ from tui.feed import Feed
 from tui.figures import drafter_text
 
 if TYPE_CHECKING:
+    from mlxspec.places import Places
     from tui.app import ChatApp
 
 BAR_CELLS = 24
@@ -92,9 +93,10 @@ class Loader:
             self.doing += f" {100 * event.done_bytes // event.total_bytes} %"
         text = download_text(event)
         if self._progress is None:
-            self._progress = NoticeEntry(
-                text, "You may type already. Esc stops it; what has come is kept.", kind="accent"
-            )
+            hint = "You may type already. Esc stops it; what has come is kept for the next time."
+            if place := source_text(self._app.places, event.model):
+                hint = f"It comes from {place}. It is fetched once and then works without a network.\n{hint}"
+            self._progress = NoticeEntry(text, hint, kind="accent")
             self._app.put_notice(self._progress, before=self._app.conversation.answer)
         else:
             self._progress.message = text
@@ -114,6 +116,24 @@ class Loader:
             kind="error",
             actions=[("try again", "accent @load"), ("   ", ""), ("choose a model", "accent @models")],
         )
+
+
+def source_text(where: Places, name: str) -> str:
+    """Where a model is fetched from, in words; "" when models.toml does not know it."""
+    from mlxspec.errors import MlxspecError
+    from mlxspec.models.registry import PackageSource, RepoSource, load_registry
+
+    try:
+        source = load_registry(where).resolve(name).source
+    except MlxspecError:
+        return ""
+    match source:
+        case PackageSource():
+            return f"the Python package index, package {source.package}"
+        case RepoSource():
+            return f"the Hugging Face Hub, repository {source.repo}"
+        case _:
+            return ""
 
 
 def download_text(event: Downloading) -> str:

@@ -14,9 +14,20 @@ from textual.widgets import Input, Static, TextArea
 from mlxspec.chat.parameters import PARAMETERS
 from mlxspec.errors import UsageError
 from tui.choices import Choices
+from tui.links import clickable
 from tui.shown import one_line
 
 Chosen = tuple[dict[str, object], str]  # values by field, and the system prompt
+
+
+_HINTS = Content(" · ").join(
+    [
+        clickable("Enter or Ctrl+S takes them", "screen.take"),
+        Content("empty is the default"),
+        Content("Tab next"),
+        clickable("Esc leaves all as it was", "screen.dismiss(None)"),
+    ]
+)
 
 
 class ParametersPanel(ModalScreen[Chosen | None]):
@@ -74,12 +85,7 @@ class ParametersPanel(ModalScreen[Chosen | None]):
                 yield Static(Content("System prompt"))
                 yield TextArea(self._choices.system, compact=True, highlight_cursor_line=False)
             yield Static(Content(""), id="problem")
-            yield Static(
-                Content(
-                    "Enter or Ctrl+S takes them · empty is the default · Tab next · Esc leaves all as it was"
-                ),
-                id="hints",
-            )
+            yield Static(_HINTS, id="hints")
 
     def on_mount(self) -> None:
         """Begin at the first one."""

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from tui.links import clickable
 from tui.shown import shown
 
 _CSS = """
@@ -42,15 +43,11 @@ class Confirm(ModalScreen[bool]):
         """The question and the two answers, which can be clicked as well."""
         with Vertical():
             yield Static(Content(shown(self._question)))
-            yield Static(
-                Content.assemble(
-                    Content.from_markup(
-                        "[@click=screen.dismiss(True)]Y $yes[/] · [@click=screen.dismiss(False)]N keep it[/]",
-                        yes=self._yes,
-                    )
-                ),
-                classes="hints",
-            )
+            answers = [
+                clickable(f"Y {self._yes}", "screen.dismiss(True)"),
+                clickable("N keep it", "screen.dismiss(False)"),
+            ]
+            yield Static(Content(" · ").join(answers), classes="hints")
 
 
 class AskLine(ModalScreen[str | None]):

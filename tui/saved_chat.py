@@ -37,6 +37,7 @@ class SavedChat:
         self._warn = warn
         self._told: set[str] = set()
         self._known: list[SavedMessage] = []
+        self._ended: dict[int, SavedMessage] = {}  # answers of this run, whole
         self._new_ids: dict[int, int] = {}  # of messages that had to be saved once more
         self.look()
 
@@ -55,7 +56,8 @@ class SavedChat:
         if self.chat is None:
             return []
         try:
-            self._known = self.store.path(self.chat.id)
+            # What has ended is written in the background, and may not be there yet.
+            self._known = [self._ended.get(saved.id, saved) for saved in self.store.path(self.chat.id)]
         except StoreError as error:
             self._tell(error)
         return self._known
@@ -92,13 +94,16 @@ class SavedChat:
 
         return self._try(begin)
 
-    def remember(self, answer: int, text: str, *, state: MessageState) -> None:
-        """Know an answer that is complete, should the chat have to be saved once more."""
+    def remember(
+        self, answer: int, text: str, *, state: MessageState, stats: Mapping[str, Any] | None
+    ) -> None:
+        """Know an answer that has ended, whatever becomes of its saving."""
         from mlxspec.chat.records import SavedMessage
 
         parent = self._known[-1].id if self._known else None
         chat = self.id or ""
-        message = SavedMessage(answer, chat, parent, "assistant", text, time.time(), state, None)
+        message = SavedMessage(answer, chat, parent, "assistant", text, time.time(), state, stats)
+        self._ended[answer] = message
         self._known = [known for known in self._known if known.id != answer] + [message]
 
     def versions(self) -> dict[int, tuple[int, int]]:

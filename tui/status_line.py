@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from textual import events
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 
 from tui.figures import drafter_text, number, percent, seconds, size_memory, sparkline
@@ -47,6 +49,8 @@ class Status:
 class StatusLine(Widget):
     """One line; what matters least goes first when the window is narrow."""
 
+    ALLOW_SELECT = False
+
     DEFAULT_CSS = "StatusLine { height: 1; padding: 0 2; color: $muted; }"
 
     def __init__(self) -> None:
@@ -61,6 +65,17 @@ class StatusLine(Widget):
         if text.plain != self._drawn:
             self._drawn = text.plain
             self.refresh()
+
+    class Clicked(Message):
+        """It was clicked; `models` says whether on the names of the models."""
+
+        def __init__(self, *, models: bool) -> None:
+            super().__init__()
+            self.models = models
+
+    def on_click(self, event: events.Click) -> None:
+        """The mouse reaches models and commands by it."""
+        self.post_message(self.Clicked(models=event.x < 2 + len(self.status.models or self.status.doing)))
 
     def render(self) -> Content:
         """The line."""

@@ -221,3 +221,23 @@ async def test_a_path_is_completed_with_tab(tmp_path: object, monkeypatch: pytes
     async with stage() as s:
         await s.press("@", "n", "o", "tab")
         assert s.app.composer.text == "@notes.txt"
+
+
+async def test_turns_that_left_the_prompt_stay_on_the_screen_and_are_marked() -> None:
+    notice = Notice("The context is full: the oldest 1 turn left the prompt.", left_out_turns=1)
+    script = Script([answer_of("first answer"), [notice, *answer_of("second answer")]])
+    async with stage(script, size=(100, 44)) as s:
+        await s.ask("first")
+        await s.ask("second")
+        assert s.screen.count("no longer in the prompt") == 2
+        assert "first answer" in s.screen
+        assert [entry.outside for entry in (*s.questions, *s.answers)] == [True, False, True, False]
+
+
+async def test_a_click_on_the_status_line_reaches_models_and_commands() -> None:
+    async with stage(size=(110, 40)) as s:
+        await s.pilot.click("StatusLine", offset=(4, 0))
+        await s.until(lambda: "Ctrl+F fetch only" in s.screen)
+        await s.press("escape")
+        await s.pilot.click("StatusLine", offset=(60, 0))
+        await s.until(lambda: "Search for commands" in s.screen)
