@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -307,6 +308,22 @@ def test_when_guesses_get_dear_and_acceptance_stays_the_same_k_falls() -> None:
     world = World(pass_s, (drafter,), queued=QUEUED, noise=0.05)
     ideal = 2000 / (1000 / best_fixed([0.8] * 16, LINUX, 0.1) + 1000)
     assert speedup_of(world) > 0.92 * ideal
+
+
+def test_plain_rounds_are_rare_but_never_given_up_where_guesses_win() -> None:
+    controller = AdaptiveController(LINUX, {}, AcceptanceHistory())
+    copy = Option("lookup", 4, (0.95,) * 4, match_length=9)
+    plain_at = []
+    for i in range(400):
+        choice = controller.choose(situation(copy))
+        tell(controller, choice, accepted=choice.k)
+        if choice.k == 0:
+            plain_at.append(i)
+    gaps = [later - earlier for earlier, later in pairwise(plain_at)]
+    assert plain_at[0] == 0
+    assert len(gaps) >= 3
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > 100
 
 
 def test_slow_rounds_one_after_another_make_a_plain_one_due() -> None:
