@@ -148,6 +148,7 @@ class ChatApp(App[int]):
         self.marked: Entry | None = None
         self._make_engine = engine or _real_engine
         self._begun = False
+        self._measured_target = ""
         self._waiting: list[str] = []  # sent before anything was there to take it
         self._interrupted_at = -TWICE_S
 
@@ -272,6 +273,9 @@ class ChatApp(App[int]):
 
     def models_loaded(self) -> None:
         """Other models are in memory."""
+        loaded = self.loader.loaded
+        if loaded is not None and loaded.target != self._measured_target:
+            self._measured_target, self.conversation.plain_tokens_per_s = loaded.target, None
         answer = self.conversation.answer
         if answer is not None and not answer.text:
             answer.waiting = "reading the prompt"
@@ -316,6 +320,11 @@ class ChatApp(App[int]):
     def on_inspector_moved(self, event: Inspector.Moved) -> None:
         """Another round is looked at: show where it stands."""
         self.transcript.show_round(event.entry, event.round)
+
+    def on_inspector_typed(self, event: Inspector.Typed) -> None:
+        """Keys go to the composer, from this one on."""
+        self.composer.focus()
+        self.composer.insert(event.character)
 
     def on_inspector_closed(self, _event: Inspector.Closed) -> None:
         """Keys go back to the composer."""

@@ -46,6 +46,7 @@ class Conversation:
         meter: the figures of the answer that streams, or of the last one.
         context_used: tokens in the context after the last answer; None while that is unknown.
         last_stats: the figures of the last complete answer.
+        plain_tokens_per_s: of this target on this machine, as measured last; None while that is unknown.
     """
 
     def __init__(self, app: ChatApp) -> None:
@@ -55,6 +56,7 @@ class Conversation:
         self.meter: Meter | None = None
         self.context_used: int | None = None
         self.last_stats: dict[str, object] | None = None
+        self.plain_tokens_per_s: float | None = None
         self._feed: Feed | None = None
         self._writer: AnswerWriter | None = None
         self._warned_of_context = False
@@ -207,6 +209,10 @@ class Conversation:
 
     def _finished(self, event: Finished) -> None:
         stats = event.stats.as_dict()
+        if self.meter is not None and self.meter.plain_tokens_per_s is not None:
+            self.plain_tokens_per_s = self.meter.plain_tokens_per_s
+        if self.plain_tokens_per_s is not None:
+            stats.setdefault("plain_tokens_per_s", self.plain_tokens_per_s)
         self.last_stats = stats
         self.context_used = event.stats.prompt_tokens + event.stats.tokens
         state = "stopped" if event.reason is FinishReason.CANCELLED else "done"
@@ -242,7 +248,8 @@ class Conversation:
     def _notice(self, event: Notice) -> None:
         if event.left_out_turns:
             self._mark_outside(event.left_out_turns)
-        self._app.say(event.message, kind="warning", before=self.answer)
+        kind = "warning" if event.left_out_turns else "muted"
+        self._app.say(event.message, kind=kind, before=self.answer)
 
     def _mark_outside(self, count: int) -> None:
         """Mark the oldest turns as no longer in the prompt."""

@@ -24,7 +24,7 @@ def summary(stats: Mapping[str, Any]) -> list[str]:
     """The figures of one answer, the weightiest first, so that a narrow line can be cut at its end."""
     parts = [f"{number(rate(stats))} tok/s"]
     if (factor := speed_up(stats)) is not None:
-        parts.append(f"{factor:.2f}× plain")
+        parts.append(f"{times(factor)} plain")
     if stats.get("proposed"):
         parts.append(f"{percent(stats.get('acceptance_rate'))} kept")
     if stats.get("tokens_per_pass"):
@@ -53,6 +53,11 @@ def number(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def times(value: float | None) -> str:
+    """A factor."""
+    return f"{UNKNOWN if value is None else format(value, '.2f')}×"
 
 
 def percent(value: float | None) -> str:

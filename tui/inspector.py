@@ -37,9 +37,9 @@ _KEYS = Content("").join(
         Content(" "),
         clickable("→", "focused.move(1)"),
         Content(" rounds · "),
-        clickable("N", "focused.rejected(1)"),
+        clickable("↑", "focused.rejected(-1)"),
         Content(" "),
-        clickable("P", "focused.rejected(-1)"),
+        clickable("↓", "focused.rejected(1)"),
         Content(" rejected ones · "),
         clickable("Esc closes", "focused.close"),
     ]
@@ -61,9 +61,9 @@ class Inspector(VerticalScroll, can_focus=True):
         Binding("right", "move(1)", show=False),
         Binding("home", "go(0)", show=False),
         Binding("end", "go(-1)", show=False),
-        Binding("n", "rejected(1)", show=False),
-        Binding("p", "rejected(-1)", show=False),
-        Binding("escape,enter,q", "close", show=False),
+        Binding("down", "rejected(1)", show=False),
+        Binding("up", "rejected(-1)", show=False),
+        Binding("escape", "close", show=False),
     ]
 
     class Moved(Message):
@@ -73,6 +73,13 @@ class Inspector(VerticalScroll, can_focus=True):
             super().__init__()
             self.entry = entry
             self.round = round_number
+
+    class Typed(Message):
+        """A character was typed, which is meant for the composer."""
+
+        def __init__(self, character: str) -> None:
+            super().__init__()
+            self.character = character
 
     class Closed(Message):
         """It is no longer open."""
@@ -146,6 +153,13 @@ class Inspector(VerticalScroll, can_focus=True):
         """Esc."""
         self.close()
 
+    def on_key(self, event: events.Key) -> None:
+        """Nobody types in vain."""
+        if event.is_printable and event.character:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Typed(event.character))
+
     def on_click(self, event: events.Click) -> None:
         """A click gives it the keys."""
         event.stop()
@@ -169,7 +183,9 @@ def round_text(found: Round, palette: Palette, *, plain_s: float | None) -> Cont
     lines = [_headline(found), Content("")]
     if found.guesses:
         known = any(guess.p is not None for guess in found.guesses)
-        head = f"  {'guess':<{TOKEN_CELLS}} " + (f"{'target p':<{BAR_CELLS + 6}}draft q" if known else "")
+        head = f"  {'guess':<{TOKEN_CELLS}} "
+        if known:
+            head += f"{'target p':<{BAR_CELLS + 6}}{drafter_text(found.drafter)} q"
         lines.append(Content.styled(head, "$muted"))
         lines += [_guess_line(guess, found.drafter, palette) for guess in found.guesses]
     if found.next_text is not None and found.next_origin is not None:
@@ -212,7 +228,8 @@ def _guess_line(guess: Guess, drafter: str | None, palette: Palette) -> Content:
         return mark + token + Content.styled("  not looked at", "$muted")
     bar_style = _colour(palette, origin_style(Origin.ACCEPTED, drafter)) if guess.fate == "kept" else "$muted"
     p = Content.styled(f" {_bar(guess.p)}", bar_style) + Content(f" {_share(guess.p)} ")
-    return mark + token + p + Content.styled(f" {_share(guess.q)}", "$muted")
+    q = "sure" if guess.q is not None and guess.q >= 1 else _share(guess.q)
+    return mark + token + p + Content.styled(f" {q}", "$muted")
 
 
 def _own_lines(found: Round, palette: Palette) -> list[Content]:

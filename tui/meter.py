@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from collections.abc import Callable
 
 from mlxspec.events import Event, Origin, Prefill, RoundReport, Tokens
 
 WINDOW_S = 2.0
+FEW_ROUNDS = 3
 LEAST_SPAN_S = 0.2  # a rate over less would say more about the clock
 MOST_PASSES = 64
 
@@ -40,6 +42,7 @@ class Meter:
         self.drafter: str | None = None
         self.guesses: int | None = None
         self.parked = False
+        self._plain_rounds_s: deque[float] = deque(maxlen=MOST_PASSES)
         self.prompt_tokens = 0
         self.first_s: float | None = None
 
@@ -52,6 +55,8 @@ class Meter:
                 self.proposed += len(event.guesses)
                 self.guesses = len(event.guesses)
                 self.parked = event.parked
+                if not event.guesses:
+                    self._plain_rounds_s.append(event.round_s)
             case Prefill():
                 self.prompt_tokens = event.total
             case _:
@@ -70,6 +75,14 @@ class Meter:
         count = sum(number for _, number in self._recent) - first[1]
         span = last[0] - first[0]
         return count / span if span >= LEAST_SPAN_S else None
+
+    @property
+    def plain_tokens_per_s(self) -> float | None:
+        """Of the plain rounds so far, which is what this machine does without guesses; None for few."""
+        if len(self._plain_rounds_s) < FEW_ROUNDS:
+            return None
+        middle = statistics.median(self._plain_rounds_s)
+        return 1 / middle if middle > 0 else None
 
     @property
     def acceptance_rate(self) -> float | None:

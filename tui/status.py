@@ -36,8 +36,8 @@ def status_of(app: ChatApp) -> Status:
             status.context_used = meter.prompt_tokens + meter.tokens
         if not meter.tokens and not status.doing:
             status.doing = conversation.answer.waiting
-        plain = stats.get("plain_tokens_per_s") if stats else None
-        if isinstance(plain, float) and plain > 0 and status.tokens_per_s:
+        plain = meter.plain_tokens_per_s or conversation.plain_tokens_per_s
+        if plain and status.tokens_per_s:
             status.speed_up = status.tokens_per_s / plain
     elif stats is not None:
         known: dict[str, Any] = stats

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from tui.figures import drafter_text, number, percent, seconds, size_memory, sparkline
+from tui.figures import drafter_text, number, percent, seconds, size_memory, sparkline, times
 from tui.shown import one_line
 
 SPARK_CELLS = 12
@@ -109,7 +109,7 @@ class StatusLine(Widget):
         if s.tokens_per_s is not None:
             parts.append((2, Content.styled(f"{number(s.tokens_per_s)} tok/s", "$foreground")))
         if s.per_pass is not None or s.tokens_per_s is not None:
-            parts.append((4, Content(f"{number(s.speed_up)}× plain")))
+            parts.append((4, Content(f"{times(s.speed_up)} plain")))
         if s.acceptance is not None:
             parts.append((5, Content(f"{percent(s.acceptance)} kept")))
         if s.per_pass is not None:

@@ -29,7 +29,7 @@ async def test_keys_move_over_the_rounds_and_esc_gives_them_back() -> None:
         await s.press("ctrl+o", "right")
         assert "The draft guessed 3, 3 kept" in s.screen
         assert "the target's extra word" in s.screen
-        await s.press("n")
+        await s.press("down")
         assert "Lookup guessed 4, 2 kept" in s.screen
         await s.press("end")
         assert "Plain round" in s.screen
@@ -38,6 +38,14 @@ async def test_keys_move_over_the_rounds_and_esc_gives_them_back() -> None:
         await s.press("escape")
         assert s.app.inspector.entry is None
         assert s.app.focused is s.app.composer
+
+
+async def test_what_is_typed_meanwhile_goes_to_the_composer() -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o", "n", "e", "w")
+        assert s.app.composer.text == "new"
+        assert s.app.inspector.entry is not None
 
 
 async def test_a_click_on_a_token_asks_why() -> None:

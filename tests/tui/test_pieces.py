@@ -174,6 +174,15 @@ def test_the_meter_counts_a_round_once_and_rates_over_two_seconds() -> None:
     assert meter.tokens_per_s == pytest.approx(5 / 0.3)
 
 
+def test_the_meter_knows_plain_decoding_from_plain_rounds() -> None:
+    meter = Meter(lambda: 0.0)
+    tokens = list(tokens_of("one two three " * 16))
+    for number in sorted({t.round for t in tokens}):
+        meter.take(report_of([t for t in tokens if t.round == number]))
+        assert (meter.plain_tokens_per_s is None) == (number < 11)  # every fourth round is plain
+    assert meter.plain_tokens_per_s == pytest.approx(25)
+
+
 def test_the_last_code_block_is_found_without_its_fences() -> None:
     assert last_code_block("```\na\n```\ntext\n~~~py\nb\nc\n~~~\n") == "b\nc"
     assert last_code_block("no code") is None
