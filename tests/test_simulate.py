@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mlxspec.cli.program import run_program
-from mlxspec.decoding.acceptance_history import AcceptanceHistory
 from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.engine.pace import Pace
 from mlxspec.errors import UsageError
@@ -164,7 +163,7 @@ def test_a_typed_curve_may_be_in_any_unit(capsys: pytest.CaptureFixture[str]) ->
 def test_what_was_measured_here_is_the_curve_of_its_target(capsys: pytest.CaptureFixture[str]) -> None:
     measured = VerifyCurve.typed([0.05, 0.06, 0.07])
     file = places().cache / "pace" / f"my-model-{'0' * 16}.json"
-    Pace(measured, {"draft_model": 0.01}, AcceptanceHistory(), file, measured_now=True).save()
+    Pace(measured, {"draft_model": 0.01}, {}, file, measured_now=True).save()
     answer = as_json(capsys, "--target", "my/model")
     assert answer["curve"]["2"] == pytest.approx(1.2)
     assert answer["draft_cost"] == pytest.approx(0.2)

@@ -39,7 +39,7 @@ class Answer:
         target: LoadedModel,
         state: TargetState,
         drafters: Sequence[Drafter],
-        make_controller: Callable[[], Controller],
+        make_controller: Callable[[SamplingParams], Controller],
         context_tokens: int,
         defaults: Mapping[str, float],
     ) -> None:
@@ -83,7 +83,7 @@ class Answer:
                 job.emit(self._finished(FinishReason.CANCELLED, stats))
                 return
             stats.reused_tokens = reused
-            self.controller = self._make_controller()
+            self.controller = self._make_controller(sampler.params)
             decoding = Decoding(
                 self._state,
                 sampler=sampler,

@@ -24,8 +24,9 @@ from mlxspec.models.device import device_name
 from mlxspec.models.loading import LoadedModel
 from mlxspec.places import Places
 
-VERSION = 1
+VERSION = 2
 BUDGET_S = 2.0
+COOL = 0.5  # the warmest temperature at which sampling is nearly greedy
 DIGITS = 16  # of the hash in a file's name
 
 
@@ -33,19 +34,21 @@ DIGITS = 16  # of the hash in a file's name
 class Pace:
     """What is known of one pair on this device.
 
-    `curve` is the target's; `steps` has the seconds of one guess by drafter; `measured_now` says that it
-    was measured just now and not read.
+    `curve` is the target's; `steps` has the seconds of one guess by drafter; `histories` the acceptance
+    by warmth of the sampling, for guesses are kept more often the colder it is; `measured_now` says that
+    it was measured just now and not read.
     """
 
     curve: VerifyCurve
     steps: dict[str, float]
-    history: AcceptanceHistory
+    histories: dict[str, AcceptanceHistory]
     file: Path
     measured_now: bool
 
-    def controller(self) -> AdaptiveController:
+    def controller(self, temperature: float) -> AdaptiveController:
         """A controller for one answer."""
-        return AdaptiveController(self.curve, self.steps, self.history)
+        history = self.histories.setdefault(_warmth(temperature), AcceptanceHistory())
+        return AdaptiveController(self.curve, self.steps, history)
 
     def learn(self, controller: AdaptiveController) -> None:
         """Keep what an answer taught, for the next one and the next run."""
@@ -59,7 +62,7 @@ class Pace:
             "version": VERSION,
             "curve": self.curve.to_dict(),
             "steps": self.steps,
-            "history": self.history.to_dict(),
+            "histories": {warmth: history.to_dict() for warmth, history in self.histories.items()},
         }
         with contextlib.suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +89,7 @@ def find_pace(
     if curve is None:
         return None
     steps = {} if draft is None else {"draft_model": measure_step(draft.model, clock=time.perf_counter)}
-    pace = Pace(curve, steps, AcceptanceHistory(), file, measured_now=True)
+    pace = Pace(curve, steps, {}, file, measured_now=True)
     pace.save()
     return pace
 
@@ -103,6 +106,10 @@ def last_pace(target_name: str, where: Places) -> Pace | None:
 def forget_pace(target: LoadedModel, draft: LoadedModel | None, where: Places) -> None:
     """Measure this pair again the next time."""
     (where.cache / "pace" / f"{_identity(target, draft)}.json").unlink(missing_ok=True)
+
+
+def _warmth(temperature: float) -> str:
+    return "greedy" if temperature == 0 else "cool" if temperature <= COOL else "warm"
 
 
 def _identity(target: LoadedModel, draft: LoadedModel | None) -> str:
@@ -127,7 +134,10 @@ def _read(file: Path) -> Pace | None:
             return None
         steps = {str(name): float(seconds) for name, seconds in stored["steps"].items()}
         curve = VerifyCurve.from_dict(stored["curve"])
-        history = AcceptanceHistory.from_dict(stored["history"])
+        histories = {
+            str(warmth): AcceptanceHistory.from_dict(history)
+            for warmth, history in stored["histories"].items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Pace(curve, steps, history, file, measured_now=False)
+    return Pace(curve, steps, histories, file, measured_now=False)

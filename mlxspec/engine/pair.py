@@ -13,6 +13,7 @@ from mlxspec.decoding.adaptive import AdaptiveController
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.controller import Controller, FixedController
 from mlxspec.decoding.proposal import Drafter
+from mlxspec.decoding.sampling import SamplingParams
 from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.lookup import Lookup
@@ -82,7 +83,7 @@ class Pair:
             target=self._target,
             state=self._state,
             drafters=drafters,
-            make_controller=lambda: self._controller(request, drafters, job),
+            make_controller=lambda params: self._controller(request, params, drafters, job),
             context_tokens=self._context_tokens,
             defaults=self._sampling,
         )
@@ -90,7 +91,9 @@ class Pair:
         if self._pace is not None and isinstance(answer.controller, AdaptiveController):
             self._pace.learn(answer.controller)
 
-    def _controller(self, request: GenerateRequest, drafters: Sequence[Drafter], job: Job) -> Controller:
+    def _controller(
+        self, request: GenerateRequest, params: SamplingParams, drafters: Sequence[Drafter], job: Job
+    ) -> Controller:
         """Who decides about proposals; what passes cost here is measured when nothing is known of it."""
         if request.num_draft is not None:
             return FixedController(request.num_draft)
@@ -105,7 +108,7 @@ class Pair:
                 before_measuring=lambda: job.emit(Notice(MEASURING)),
                 cancelled=job.cancelled,
             )
-        return FixedController(0) if self._pace is None else self._pace.controller()
+        return FixedController(0) if self._pace is None else self._pace.controller(params.temperature)
 
     def unload(self) -> None:
         """Let go of everything and give the memory back."""
