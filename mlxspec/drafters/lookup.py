@@ -1,8 +1,11 @@
-"""Prompt lookup: what followed these words before in this chat is guessed to follow them again."""
+"""Prompt lookup: what followed these words before is guessed to follow them again.
+
+Before means in this chat and, where a datastore is given, in earlier answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import mlx.core as mx
 
@@ -10,11 +13,14 @@ from mlxspec.decoding.cache import common_prefix
 from mlxspec.decoding.controller import Option
 from mlxspec.decoding.proposal import Proposal
 from mlxspec.decoding.sampling import Sampler
-
-MAX_ORDER = 5
-"""Tokens of context in the longest n-gram."""
+from mlxspec.drafters.datastore import Datastore
+from mlxspec.drafters.ngram_rows import MAX_ORDER, context_keys
 
 MOST_GUESSES = 16
+
+CHAT_WEIGHT = 4
+"""What was said once in this chat counts as much as this many times in earlier answers. See
+benchmarks/datastore.py."""
 
 Context = tuple[int, ...]
 
@@ -64,6 +70,13 @@ class NgramIndex:
             return token, found[token] / (sum(found.values()) + 1), order
         return None
 
+    def counts(self, context: Sequence[int]) -> Mapping[int, int]:
+        """How often each token followed all of `context`, the one that came last at the end."""
+        found = self._counts[len(context) - 1].get(tuple(context))
+        if found is None:
+            return {}
+        return {found[0]: found[1]} if isinstance(found, tuple) else found
+
     def _add(self, context: Context, token: int) -> None:
         table = self._counts[len(context) - 1]
         found = table.get(context)
@@ -97,11 +110,17 @@ class Lookup:
     """Guesses chains of tokens from the n-grams of this chat, prompt and answer so far.
 
     A chain ends where nothing is known or where the product of its confidences falls below `floor`.
+
+    Attributes:
+        datastore: what is known from earlier answers, or None; it is not closed here.
     """
 
     name = "lookup"
 
-    def __init__(self, *, floor: float = 0.1, max_order: int = MAX_ORDER) -> None:
+    def __init__(
+        self, *, floor: float = 1e-3, max_order: int = MAX_ORDER, datastore: Datastore | None = None
+    ) -> None:
+        self.datastore = datastore
         self._floor = floor
         self._index = NgramIndex(max_order)
         self._chain: list[int] | None = None
@@ -115,6 +134,8 @@ class Lookup:
         self._index.shorten(common)
         self._index.extend(tokens[common:])
         self._chain = None
+        if self.datastore is not None:
+            self.datastore.begin()
 
     def offer(self) -> Option:
         """The chain that would be proposed now."""
@@ -148,9 +169,14 @@ class Lookup:
         chain: list[int] = []
         self._confidences = []
         self._match_length = 0
-        context = self._index.tokens[-self._index.max_order :]
+        most = longest = self._index.max_order
+        context = self._index.tokens[-most:]
+        datastore = self.datastore
         product = 1.0
-        while len(chain) < MOST_GUESSES and (found := self._index.best(context)) is not None:
+        while len(chain) < MOST_GUESSES:
+            found = self._best(datastore, context, longest) if datastore else self._index.best(context)
+            if found is None:
+                break
             token, confidence, order = found
             product *= confidence
             if product < self._floor:
@@ -159,6 +185,28 @@ class Lookup:
                 self._match_length = order
             chain.append(token)
             self._confidences.append(confidence)
-            context = [*context[-(self._index.max_order - 1) :], token]
+            context = [*context[-(most - 1) :], token]
+            # A context of two more tokens would have been seen with its first part, which was not.
+            longest = min(most, order + 1)
+        if datastore is not None:
+            datastore.rest()
         self._chain = chain
         return chain
+
+    def _best(
+        self, datastore: Datastore, context: Sequence[int], longest: int
+    ) -> tuple[int, float, int] | None:
+        """As `NgramIndex.best`, of the chat and the datastore together, from `longest` tokens of context."""
+        keys = context_keys(context[-longest:])
+        for order in range(len(keys), 0, -1):
+            said = self._index.counts(context[-order:])
+            learnt = datastore.counts(keys[order - 1])
+            if not said and not learnt:
+                continue
+            counts = learnt if not said else dict(learnt)
+            for token, count in said.items():
+                counts[token] = counts.pop(token, 0) + CHAT_WEIGHT * count
+            # The youngest of the most frequent, and the chat's before the others.
+            token = next(iter(counts)) if len(counts) == 1 else max(reversed(counts), key=counts.__getitem__)
+            return token, counts[token] / (sum(counts.values()) + CHAT_WEIGHT), order
+        return None
