@@ -107,6 +107,8 @@ def test_titles_are_found_and_come_first(store: Store) -> None:
     store.rename(in_title, "Penguins")
     hits = store.search("penguin")
     assert [(hit.chat, hit.message is None) for hit in hits] == [(in_title, True), (in_text, False)]
+    store.rename(chat_with(store), "Penguins, but no message yet")
+    assert len(store.search("penguin")) == 2
     store.rename(in_title, "Seals")
     assert found(store, "penguin") == {in_text}
 

@@ -71,6 +71,14 @@ def overwrite_the_middle(path: Path) -> None:
     path.write_bytes(content)
 
 
+def overwrite_an_index(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages_parent'").fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(bytes(4096))
+
+
 def replace_by_text(path: Path) -> None:
     path.write_text("this is not a database\n" * 100)
 
@@ -82,7 +90,8 @@ def replace_by_another_programs(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [truncate, overwrite_the_middle, replace_by_text, replace_by_another_programs]
+    "damage",
+    [truncate, overwrite_the_middle, overwrite_an_index, replace_by_text, replace_by_another_programs],
 )
 def test_a_damaged_file_is_told_and_left_as_it_is(here: Places, damage: Callable[[Path], None]) -> None:
     saved_chat(here)

@@ -149,8 +149,6 @@ def _connect(path: Path) -> sqlite3.Connection:
         mode = path.stat().st_mode
         if mode & 0o077:
             path.chmod(mode & 0o700)
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise PermissionError(f"no permission to write {path}") from None
     db = _configured(sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S))
     try:
         _refuse_what_is_not_ours(db, path)
