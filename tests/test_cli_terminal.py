@@ -195,6 +195,7 @@ def test_a_marked_paste_of_many_lines_is_one_message() -> None:
         terminal.type(f"{PASTE}first\nsecond\n\nfourth{PASTED}")
         terminal.type("\r")
         terminal.wait_for(r"heard 'first\nsecond\n\nfourth'")
+    assert "\x1b[?2004h" in terminal.screen  # the terminal was asked to mark pastes
 
 
 def test_an_unmarked_paste_of_many_lines_is_one_message() -> None:

@@ -295,6 +295,15 @@ def test_an_id_inside_a_character_has_no_text_and_the_last_one_carries_it() -> N
     assert answer.add(second) == [Piece(first, ""), Piece(second, "é")]
 
 
+def test_an_id_comes_out_when_the_next_one_ends_its_character_and_begins_another() -> None:
+    answer = AnswerText(ByteTokenizer())
+    assert [answer.add(lead) for lead in (0xC3, 0xC4, 0xC5)] == [
+        [],
+        [Piece(0xC3, "")],
+        [Piece(0xC4, "\ufffd")],
+    ]
+
+
 def test_an_unfinished_character_at_the_end_belongs_to_the_last_id() -> None:
     _, pieces = answered(ByteTokenizer(), [97, 0xF0, 0x9F])
     assert pieces == [Piece(97, "a"), Piece(0xF0, ""), Piece(0x9F, "\ufffd")]
