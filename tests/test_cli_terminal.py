@@ -285,9 +285,11 @@ def test_the_full_screen_chat_opens_by_default_with_the_options() -> None:
     python, _, script, *args = command("", "run", "--target", "t", "--num-draft", "3", "--system", "s")
     with Terminal(python, "-c", APP.format(shown) + script, *args, "--continue") as terminal:
         assert terminal.wait() == 7
-    assert "LoadRequest(target='t', draft='auto', context=None, kv_bits=None) {'k': 3} s None True" in (
-        terminal.screen
+    assert (
+        "LoadRequest(target='t', draft='auto', context=None, kv_bits=None, datastore=True) "
+        in terminal.screen
     )
+    assert "{'k': 3} s None True" in terminal.screen
 
 
 def test_without_the_full_screen_chat_there_is_the_line_chat() -> None:

@@ -38,6 +38,7 @@ class Choices:
     draft: str = "auto"
     context: int | None = None
     kv_bits: int | None = None
+    datastore: bool = True
     system: str = ""
     speculate: bool = True
     values: dict[str, object] = field(default_factory=dict)
@@ -72,7 +73,13 @@ class Choices:
         """Which models to load."""
         from mlxspec.engine import LoadRequest
 
-        return LoadRequest(target=self.target, draft=self.draft, context=self.context, kv_bits=self.kv_bits)
+        return LoadRequest(
+            target=self.target,
+            draft=self.draft,
+            context=self.context,
+            kv_bits=self.kv_bits,
+            datastore=self.datastore,
+        )
 
     def generate_request(self, turns: Sequence[Message]) -> GenerateRequest:
         """The request for an answer to `turns`, with a report of each round."""

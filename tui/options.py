@@ -14,7 +14,7 @@ class ChatOptions:
     """The options of the command line; None and empty where nothing was said.
 
     Attributes:
-        target, draft, context, kv_bits: which models to load, and how.
+        target, draft, context, kv_bits, datastore: which models to load, and how.
         values: parameters by the fields of `mlxspec.chat.parameters.PARAMETERS`.
         system: the system prompt.
         session: the ID of a saved chat to go on with, as it was typed.
@@ -25,6 +25,7 @@ class ChatOptions:
     draft: str | None = None
     context: int | None = None
     kv_bits: int | None = None
+    datastore: bool = True
     values: Mapping[str, object] = field(default_factory=dict)
     system: str | None = None
     session: str | None = None

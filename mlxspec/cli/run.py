@@ -77,6 +77,9 @@ def run(
         str | None, typer.Option(metavar="N", help="Most tokens of prompt and answer together.")
     ] = None,
     kv_bits: Annotated[str | None, typer.Option(metavar="4|8", help="Keep the cache in 4 or 8 bits.")] = None,
+    no_datastore: Annotated[
+        bool, typer.Option("--no-datastore", help="Neither guess from earlier answers nor learn from these.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--continue", help="Go on with the last saved chat.")] = False,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this saved chat.")] = None,
     save: Annotated[bool, typer.Option("--save", help="Save a one-shot question to the chats.")] = False,
@@ -110,6 +113,7 @@ def run(
             draft=draft,
             context=run_options.whole_number("context", context),
             kv_bits=run_options.kv_bits(kv_bits),
+            datastore=not no_datastore,
             system=None if system is None else prompts.checked_text("--system", system),
             values=run_options.parsed(
                 sampling, [prompts.checked_text("--stop", text) for text in stop or ()]

@@ -38,6 +38,7 @@ class Setup:
     draft: str | None = None
     context: int | None = None
     kv_bits: int | None = None
+    datastore: bool = True
     system: str | None = None
     values: dict[str, object] = field(default_factory=dict)
     session: str | None = None
@@ -51,7 +52,11 @@ class Setup:
         from mlxspec.engine import LoadRequest
 
         return LoadRequest(
-            target=self.target, draft=self.draft or "auto", context=self.context, kv_bits=self.kv_bits
+            target=self.target,
+            draft=self.draft or "auto",
+            context=self.context,
+            kv_bits=self.kv_bits,
+            datastore=self.datastore,
         )
 
     def system_message(self) -> list[Message]:

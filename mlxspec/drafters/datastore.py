@@ -11,7 +11,7 @@ import hashlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mlxspec.drafters.ngram_database import ForeignFile, NewerFile
@@ -44,6 +44,10 @@ def datastore_path(places: Places, vocabulary: Mapping[str, int]) -> Path:
 class Datastore:
     """One vocabulary's n-grams, for the thread that answers.
 
+    Attributes:
+        tell: gets what goes wrong, a sentence each time, in whichever thread finds it; while it is None
+            the sentences wait in `troubles`.
+
     Args:
         path: the file; it is made when something is learnt.
         target: the model's name, for the statistics.
@@ -53,6 +57,7 @@ class Datastore:
 
     def __init__(self, path: Path, *, target: str, vocab_size: int, max_bytes: int = DEFAULT_BYTES) -> None:
         self.path = path
+        self.tell: Callable[[str], None] | None = None
         self._target = target
         self._vocab_size = vocab_size
         self._max_bytes = max_bytes
@@ -99,7 +104,7 @@ class Datastore:
         self._work.put(tuple(tokens))
 
     def troubles(self) -> list[str]:
-        """What went wrong since the last call, a sentence each."""
+        """What went wrong since the last call while there was no one to tell."""
         told = []
         while not self._troubles.empty():
             told.append(self._troubles.get())
@@ -157,10 +162,13 @@ class Datastore:
                 error = worse
             else:
                 if kept is not None:
-                    self._troubles.put(f"The datastore was damaged and is now {kept}; a new one begins.")
+                    self._say(f"The datastore was damaged and is now {kept}; a new one begins.")
                 return
         self._usable = False
-        self._troubles.put(f"The datastore is off: {reason(error, self.path)}.")
+        self._say(f"The datastore is off: {reason(error, self.path)}.")
+
+    def _say(self, trouble: str) -> None:
+        (self.tell or self._troubles.put)(trouble)
 
     def _close_file(self) -> None:
         if self._file is not None:

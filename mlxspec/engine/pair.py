@@ -15,6 +15,7 @@ from mlxspec.decoding.controller import Controller, FixedController
 from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.sampling import SamplingParams
 from mlxspec.decoding.target import TargetState
+from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.engine.answer import Answer
@@ -22,13 +23,14 @@ from mlxspec.engine.job import Job
 from mlxspec.engine.pace import Pace, find_pace
 from mlxspec.engine.requests import GenerateRequest, LoadRequest
 from mlxspec.errors import EngineError, IncompatiblePair, UsageError
-from mlxspec.events import Loaded, Loading, Notice
+from mlxspec.events import Finished, FinishReason, Loaded, Loading, Notice
 from mlxspec.models import sources
 from mlxspec.models.compatibility import incompatibility
 from mlxspec.models.device import device_name
 from mlxspec.models.loading import LoadedModel, load_model
 from mlxspec.models.registry import ModelSpec, Registry, load_registry
 from mlxspec.places import Places
+from mlxspec.settings import load_settings
 
 LOOKUP = "lookup"
 NONE = "none"
@@ -50,6 +52,7 @@ class Pair:
         self._draft: LoadedModel | None = None
         self._drafters: tuple[Drafter, ...] = ()
         self._pace: Pace | None = None
+        self._datastore: Datastore | None = None
 
     def load(self, request: LoadRequest, job: Job) -> None:
         """Bring the asked-for models into memory and say so; what is there already stays."""
@@ -58,6 +61,7 @@ class Pair:
         spec = registry.resolve(request.target or registry.default_target)
         self._load_target(spec, request, job)
         self._sampling = spec.sampling
+        self._open_datastore(request)
         draft = self._load_draft(spec, registry, request.draft, job)
         job.emit(
             Loaded(
@@ -78,6 +82,7 @@ class Pair:
         if self._target is None or self._state is None:
             raise EngineError("No model is loaded.", hint="Load a target first.")
         drafters = self._drafters if request.speculate else ()
+        self._tell_troubles(job)
         answer = Answer(
             request,
             target=self._target,
@@ -87,7 +92,11 @@ class Pair:
             context_tokens=self._context_tokens,
             defaults=self._sampling,
         )
-        answer.run(job)
+        try:
+            answer.run(job)
+        finally:
+            self._tell_troubles(None)
+        self._learn(job)
         if self._pace is not None and isinstance(answer.controller, AdaptiveController):
             self._pace.learn(answer.controller)
 
@@ -114,6 +123,7 @@ class Pair:
         """Let go of everything and give the memory back."""
         self._target = self._state = self._draft = self._pace = None
         self._drafters = ()
+        self._close_datastore()
         _give_back_memory()
 
     def _load_target(self, spec: ModelSpec, request: LoadRequest, job: Job) -> None:
@@ -136,7 +146,7 @@ class Pair:
             return NONE
         spec = self._draft_spec(target, registry, name, job)
         if spec is None:
-            self._set_drafters(None, (Lookup(),))
+            self._set_drafters(None, (self._lookup(),))
             return LOOKUP
         folder = self._pull(spec, job)
         if self._draft is None or self._draft.folder != folder:
@@ -144,11 +154,51 @@ class Pair:
             job.emit(Loading(spec.name))
             draft = load_model(spec.name, folder)
             if not self._may_serve(draft, spec, automatic=name == AUTO, job=job):
-                self._set_drafters(None, (Lookup(),))
+                self._set_drafters(None, (self._lookup(),))
                 return LOOKUP
             model = DraftModel(draft.model, context_tokens=draft.context_tokens)
-            self._set_drafters(draft, (model, Lookup()))
+            self._set_drafters(draft, (model, self._lookup()))
+        else:
+            self._drafters = tuple(
+                self._lookup() if isinstance(drafter, Lookup) else drafter for drafter in self._drafters
+            )
         return spec.name
+
+    def _lookup(self) -> Lookup:
+        return Lookup(datastore=self._datastore)
+
+    def _open_datastore(self, request: LoadRequest) -> None:
+        """Let this target's earlier answers be looked up and new ones learnt, if that is wanted."""
+        assert self._target is not None
+        if not (request.datastore and load_settings(self._places).datastore):
+            self._close_datastore()
+        elif self._datastore is None:
+            path = datastore_path(self._places, self._target.tokenizer.get_vocab())
+            self._datastore = Datastore(path, target=self._target.name, vocab_size=self._target.vocab_size)
+
+    def _close_datastore(self) -> None:
+        if self._datastore is not None:
+            self._datastore.close()
+            self._datastore = None
+
+    def _learn(self, job: Job) -> None:
+        """Learn an answer that came to its end; a prompt, and what the reader stopped, is not learnt."""
+        ended = job.result
+        if (
+            self._datastore is not None
+            and isinstance(ended, Finished)
+            and ended.reason is not FinishReason.CANCELLED
+        ):
+            self._datastore.learn(ended.ids)
+
+    def _tell_troubles(self, job: Job | None) -> None:
+        """What is wrong with the datastore is told in this answer; with None, in the next one."""
+        if self._datastore is None:
+            return
+        self._datastore.tell = None if job is None else lambda trouble: job.emit(Notice(trouble))
+        if job is not None:
+            for trouble in self._datastore.troubles():
+                job.emit(Notice(trouble))
 
     def _draft_spec(self, target: ModelSpec, registry: Registry, name: str, job: Job) -> ModelSpec | None:
         """Which draft model is meant; None for lookup alone."""

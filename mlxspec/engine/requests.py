@@ -19,12 +19,14 @@ class LoadRequest:
         draft: as `target`, or "auto", "lookup", "none".
         context: most tokens of prompt and answer together; None for what the model was made for.
         kv_bits: 4 or 8 to quantise the target's cache.
+        datastore: guess from earlier answers too, and learn from these; the user's settings may still say no.
     """
 
     target: str | None = None
     draft: str = "auto"
     context: int | None = None
     kv_bits: int | None = None
+    datastore: bool = True
 
 
 @dataclass(frozen=True, slots=True)
