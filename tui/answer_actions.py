@@ -80,8 +80,11 @@ class AnswerActions:
 
         self._app.run_worker(work(), exit_on_error=False)
 
-    def view(self, _argument: str) -> None:
-        """/view: of the marked answer, else of the last one; while it streams, of answers to come."""
+    def view(self, argument: str) -> None:
+        """/view: the other view of the marked answer, else of the last one; or the view of all."""
+        if argument:
+            self._view_of_all(argument == "tokens")
+            return
         entry = self._app.marked if isinstance(self._app.marked, AnswerEntry) else self._last_answer()
         if entry is None or entry.streaming:
             self._app.coloured = not self._app.coloured
@@ -92,6 +95,16 @@ class AnswerActions:
             return
         entry.colour(not entry.coloured)
         self._app.transcript.update_rows()
+
+    def _view_of_all(self, coloured: bool) -> None:
+        self._app.coloured = coloured
+        for answer in self._answers():
+            if answer.settled:
+                answer.colour(coloured)
+            else:
+                answer.coloured = coloured
+        self._app.transcript.update_rows()
+        self._app.remember("view", "coloured" if coloured else "markdown")
 
     def inspect(self, _argument: str) -> None:
         """/inspect."""

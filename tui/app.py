@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from mlxspec.engine import GenerateRequest, LoadRequest
 
 LONG_ANSWER = 20_000  # characters
+T = TypeVar("T")
 TWICE_S = 2.0  # the second Ctrl+C must come within this time
 
 
@@ -75,7 +77,6 @@ class ChatApp(App[int]):
     COMMAND_PALETTE_BINDING = "ctrl+p"
     COMMANDS: ClassVar = {_palette_commands}
     CSS = """
-    Screen { background: $background; align-horizontal: center; }
     #main { height: 1fr; align-horizontal: center; layout: vertical; }
     .-wide #main { layout: horizontal; }
     .-wide Inspector { width: 52; height: 1fr; }
@@ -130,6 +131,7 @@ class ChatApp(App[int]):
             draft=self.options.draft or "auto",
             context=self.options.context,
             kv_bits=self.options.kv_bits,
+            datastore=self.options.datastore,
             system=self.options.system or "",
             values=dict(self.options.values),
         )
@@ -208,6 +210,17 @@ class ChatApp(App[int]):
     ) -> None:
         """Put a word of the program's own into the transcript."""
         self.put_notice(NoticeEntry(message, hint, kind=kind, actions=actions), before=before)
+
+    def safely(self, work: Callable[[T], object]) -> Callable[[T], None]:
+        """The same work, but what goes wrong becomes a notice."""
+
+        def guarded(value: T) -> None:
+            try:
+                work(value)
+            except MlxspecError as error:
+                self.say(error.message, error.hint, kind="warning")
+
+        return guarded
 
     def put_notice(self, entry: NoticeEntry, *, before: Entry | None = None) -> None:
         """Put a notice into the transcript."""
@@ -308,10 +321,13 @@ class ChatApp(App[int]):
         if call is not None:
             self.action_command(call.command.name, call.argument)
         elif self._begun:
-            if not self.actions.answers.sent(text):
-                self.conversation.ask(text)
+            self.safely(self._send)(text)
         else:
             self._waiting.append(text)
+
+    def _send(self, text: str) -> None:
+        if not self.actions.answers.sent(text):
+            self.conversation.ask(text)
 
     def on_transcript_round_picked(self, event: Transcript.RoundPicked) -> None:
         """A token was clicked."""
@@ -333,7 +349,7 @@ class ChatApp(App[int]):
 
     def on_transcript_clicked(self, event: Transcript.Clicked) -> None:
         """A control, or an entry."""
-        self.actions.clicked(event.entry, event.action)
+        self.safely(partial(self.actions.clicked, event.entry))(event.action)
 
     def on_status_line_clicked(self, event: StatusLine.Clicked) -> None:
         """The names of the models lead to the picker, the rest to all commands."""
@@ -353,10 +369,7 @@ class ChatApp(App[int]):
         """Do a command of the table."""
         if not self._begun:
             return
-        try:
-            self.actions.do(name, argument)
-        except MlxspecError as error:
-            self.say(error.message, error.hint, kind="warning")
+        self.safely(partial(self.actions.do, name))(argument)
         self.show_status()
 
     def action_interrupt(self) -> None:
@@ -437,10 +450,15 @@ class ChatApp(App[int]):
         self.theme = theme_for(name)
         self.palette = self.inspector.palette = Palette(self.theme, colour=not self.no_color)
         self.transcript.use_palette(self.palette)
-        try:
-            self.settings = change_setting(self.places, "theme", name)
-        except InvalidSettings as error:
-            self.say(error.message, error.hint, kind="warning")
+        self.remember("theme", name)
+
+    def remember(self, setting: str, value: str) -> None:
+        """Keep a setting for the next time."""
+
+        def change(value: str) -> None:
+            self.settings = change_setting(self.places, setting, value)
+
+        self.safely(change)(value)
 
     def _clock(self) -> float:
         import time
@@ -473,6 +491,6 @@ def run(**options: Any) -> int:
         del os.environ["NO_COLOR"]
     load = options.pop("load", None)
     if load is not None:
-        options |= {name: getattr(load, name) for name in ("target", "context", "kv_bits")}
+        options |= {name: getattr(load, name) for name in ("target", "context", "kv_bits", "datastore")}
         options["draft"] = None if load.draft == "auto" else load.draft
     return ChatApp(ChatOptions(**options)).run() or 0

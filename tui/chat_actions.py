@@ -58,7 +58,7 @@ class ChatActions:
             empty="No chat is saved yet.",
             current=self._app.saved.id,
         )
-        self._app.push_screen(screen, self._chosen)
+        self._app.push_screen(screen, self._app.safely(self._chosen))
 
     def search(self, argument: str) -> None:
         """/search."""
@@ -70,7 +70,7 @@ class ChatActions:
             typed=argument,
             empty="Type words; all of them must be there.",
         )
-        self._app.push_screen(screen, self._chosen)
+        self._app.push_screen(screen, self._app.safely(self._chosen))
 
     def rename(self, argument: str) -> None:
         """/rename."""
@@ -123,11 +123,7 @@ class ChatActions:
             return
         store = self._app.saved.store
         chat_id, _, message = choice.id.partition(":")
-        try:
-            chat = store.chat(chat_id)
-        except UnknownChat as error:
-            self._app.say(error.message, error.hint, kind="warning")
-            return
+        chat = store.chat(chat_id)
         if choice.key == "ctrl+d":
             self._ask_to_delete(chat)
         elif choice.key == "ctrl+t":
@@ -158,7 +154,7 @@ class ChatActions:
             self._app.hint("The chat is deleted")
 
         question = f"Delete “{chat.title}” with its {chat.messages} messages?"
-        self._app.push_screen(Confirm(question, yes="delete it"), answered)
+        self._app.push_screen(Confirm(question, yes="delete it"), self._app.safely(answered))
 
     def _ask_for_title(self, chat: Chat) -> None:
         from tui.question import AskLine
@@ -166,17 +162,13 @@ class ChatActions:
         def answered(title: str | None) -> None:
             if title is None:
                 return
-            try:
-                renamed = self._app.saved.store.rename(chat.id, title)
-            except UsageError as error:
-                self._app.say(error.message, error.hint, kind="warning")
-                return
+            renamed = self._app.saved.store.rename(chat.id, title)
             if chat.id == self._app.saved.id:
                 self._app.saved.chat = renamed
                 self._app.chat_changed()
             self.list("")
 
-        self._app.push_screen(AskLine("The new title:", text=chat.title), answered)
+        self._app.push_screen(AskLine("The new title:", text=chat.title), self._app.safely(answered))
 
     def _row(self, chat: Chat) -> Row:
         from tui.chooser import Row

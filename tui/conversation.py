@@ -175,7 +175,7 @@ class Conversation:
             self._end("failed", stats=None, note="It failed.")
             self._app.say(str(error), kind="error")
             return
-        self._feed = Feed(job, self._handle)
+        self._feed = Feed(job, self._app.safely(self._handle))
         self._app.run_worker(self._feed.run(), exit_on_error=True)
 
     def _handle(self, events: Sequence[Event]) -> None:

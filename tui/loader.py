@@ -52,6 +52,10 @@ class Loader:
     def load(self) -> None:
         """Have the chosen models in memory."""
         choices = self._app.choices
+        if self._feed is not None:  # another wish replaces the one before
+            self._feed.stop()
+            self._feed.job.cancel()
+            self._put_progress_away()
         self.doing = f"loading {choices.target or 'the model'}"
         self._feed = Feed(self._app.engine.load(choices.load_request()), self._handle)
         self._app.run_worker(self._feed.run(), exit_on_error=True)
@@ -75,10 +79,12 @@ class Loader:
                 case Notice():
                     self._app.say(event.message)
                 case Loaded():
+                    self._feed = None
                     self._put_progress_away()
                     self.doing, self.loaded, self.ready = "", event, True
                     self._app.models_loaded()
                 case Failed():
+                    self._feed = None
                     self._put_progress_away()
                     self.doing, self.ready = "", False
                     self._failed(event)

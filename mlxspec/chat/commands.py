@@ -1,7 +1,7 @@
 """The one table of commands: slash commands, keys, command palette and help are all made from it.
 
-The app and the plain chat both read it; what a command does is theirs. `parse` turns a typed line into a `Call`, and
-`complete` says how a line that begins like a command may go on.
+The app and the plain chat both read it; what a command does is theirs. `parse` turns a typed line into a
+`Call`, and `complete` says how a line that begins like a command may go on.
 """
 
 from __future__ import annotations
@@ -82,7 +82,16 @@ COMMANDS: tuple[Command, ...] = (
         "ctrl+y",
         ("code",),
     ),
-    Command("view", "Show an answer as coloured tokens or as Markdown", ANSWERS, key="ctrl+t", app_only=True),
+    Command(
+        "view",
+        "Show an answer the other way; or choose how all are shown",
+        ANSWERS,
+        Takes.MAYBE,
+        "[tokens|markdown]",
+        "ctrl+t",
+        ("tokens", "markdown"),
+        app_only=True,
+    ),
     Command("inspect", "See why each token is there, round by round", ANSWERS, key="ctrl+o", app_only=True),
     Command(
         "think",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from scripted import Script, answer_of, failing
 from stage import stage
@@ -32,17 +34,18 @@ async def test_the_app_does_every_command_of_the_table() -> None:
 
 async def test_every_command_works_in_an_empty_chat_and_in_a_full_one() -> None:
     async with stage(Script([answer_of("an answer with `code`\n\n```\nx\n```")])) as s:
-        for _ in range(2):
+        for full in (False, True):
+            if full:
+                await s.ask("question")
             for command in COMMANDS:
                 if command.name in ("quit", "new"):
                     continue
                 argument = "/nowhere/else.md" if command.takes is Takes.VALUE else ""
-                await s.send(f"/{command.name} {argument}".rstrip())
+                s.app.action_command(command.name, argument)
+                await s.pilot.pause()
                 assert s.app.is_running, command.name
-                await s.press("escape")
-                await s.press("escape")
-                s.app.composer.focus()
-            await s.ask("question")
+                if s.app.screen.is_modal or s.app.inspector.entry is not None:
+                    await s.press("escape")
         await s.send("/new")
         assert not s.questions
 
@@ -159,6 +162,32 @@ async def test_copy_says_what_it_copied(monkeypatch: pytest.MonkeyPatch) -> None
         await s.press("f7")
         await s.until(lambda: len(copied) == 2)
         assert copied == ["see:\n\n```py\nx = 1\n```\n\nend", "x = 1"]
+
+
+async def test_the_view_of_all_answers_is_kept_for_the_next_time() -> None:
+    async with stage(Script([answer_of("some **bold** words")])) as s:
+        await s.ask("x")
+        await s.send("/view tokens")
+        assert "**bold**" in s.screen
+    async with stage(Script([answer_of("some **bold** words")])) as s:
+        await s.ask("x")
+        assert "**bold**" in s.screen
+
+
+async def test_a_model_is_fetched_in_a_process_of_its_own_while_the_chat_goes_on(home: Path) -> None:
+    folder = home / "mine"
+    folder.mkdir(parents=True)
+    (home / "config").mkdir()
+    (home / "config" / "models.toml").write_text(f'[models.mine]\npath = "{folder}"\n')
+    async with stage() as s:
+        await s.send("/pull mine")
+        await s.until(lambda: s.app.actions.models.pulls)
+        assert "Fetching mine" in s.notices
+        await s.ask("still here")
+        await s.until(lambda: not s.app.actions.models.pulls)
+        assert str(folder) in s.notices
+        await s.send("/pull nonsense")
+        assert "nonsense" in s.notices
 
 
 async def test_quit_leaves() -> None:
