@@ -71,8 +71,8 @@ class Parameter:
             return "a text"
         number = "a whole number" if self.kind is int else "a number"
         if self.most is None:
-            return f"{number} from {self.least:g}"
-        return f"{number} from {self.least:g} to {self.most:g}"
+            return f"{number} from {self.least}"
+        return f"{number} from {self.least} to {self.most}"
 
     def _wrong(self, text: str) -> UsageError:
         return UsageError(f"{self.name} cannot be {text!r}.", hint=f"Give {self.range}, or {self.unset}.")
