@@ -12,10 +12,11 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 from mlxspec.drafters.ngram_database import ForeignFile, NewerFile
-from mlxspec.drafters.ngram_file import DEFAULT_BYTES, NgramFile, set_aside
+from mlxspec.drafters.ngram_file import DEFAULT_BYTES, Contents, NgramFile, set_aside
 from mlxspec.places import Places
 
 CLOSE_S = 3.0
@@ -39,6 +40,40 @@ def vocabulary_hash(vocabulary: Mapping[str, int]) -> str:
 def datastore_path(places: Places, vocabulary: Mapping[str, int]) -> Path:
     """The file of what was learnt with this vocabulary; it may not exist."""
     return datastore_folder(places) / f"{vocabulary_hash(vocabulary)}{SUFFIX}"
+
+
+def all_contents(places: Places) -> list[Contents]:
+    """What was learnt for each vocabulary. Damaged files are left out, for the next answer sets them aside.
+
+    Raises: NewerFile; OSError or sqlite3.Error when a file cannot be read.
+    """
+    found = []
+    for path in sorted(datastore_folder(places).glob(f"*{SUFFIX}")):
+        with suppress(ForeignFile):
+            if (file := NgramFile.open_to_read(path)) is not None:
+                with closing(file):
+                    found.append(file.contents())
+    return found
+
+
+def datastore_bytes(places: Places) -> int:
+    """Bytes of everything in the folder, files that were set aside too."""
+    return sum(file.stat().st_size for file in datastore_folder(places).glob("*") if file.is_file())
+
+
+def clear_all(places: Places) -> None:
+    """Forget everything, in programs that are running as well.
+
+    Raises: NewerFile; OSError or sqlite3.Error when a file cannot be written.
+    """
+    for path in sorted(datastore_folder(places).glob(f"*{SUFFIX}")):
+        try:
+            with closing(NgramFile.open(path)) as file:
+                file.clear()
+        except ForeignFile:
+            set_aside(path)
+    for path in datastore_folder(places).glob("*.unusable"):
+        path.unlink()
 
 
 class Datastore:

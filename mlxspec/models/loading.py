@@ -94,6 +94,14 @@ def load_model(spec_name: str, folder: Path) -> LoadedModel:
     )
 
 
+def load_tokenizer(spec_name: str, folder: Path) -> Any:
+    """The tokenizer alone. Raises: NotAModel, BrokenModel, UnsupportedModel."""
+    if fault := fault_of(folder):
+        raise fault
+    _quiet_transformers()
+    return _tokenizer(spec_name, folder, None)
+
+
 def _config(name: str, folder: Path) -> dict[str, Any]:
     config = _json(folder / CONFIG)
     if config is None or not isinstance(config.get("model_type"), str):
