@@ -127,25 +127,32 @@ def plain_ids(
             quantized_kv_start=0,
         )  # fmt: skip
         return [int(token) for token, _ in steps]
-    sampler = sampler_of(temperature)
     rows = [[token] for token in prompt[:-1]] if cache.row_by_row else [list(prompt[:-1])]
     for row in rows:
         mx.eval(model(mx.array([row]), cache=cache.layers))
     ids = list(prompt)
     while len(ids) < len(prompt) + tokens:
-        logits = model(mx.array([ids[-1:]]), cache=cache.layers)[0, -1].astype(mx.float32)
-        if temperature:
-            noise = sampler.gumbel(Stream.POSITION, len(ids))
-            logits = mx.log(mx.softmax(logits / temperature)) + noise
-        ids.append(int(mx.argmax(logits).item()))
+        logits = model(mx.array([ids[-1:]]), cache=cache.layers)[0, -1]
+        ids.append(int(mx.argmax(_scores(logits, temperature, position=len(ids))).item()))
     return ids[len(prompt) :]
 
 
-def margin_at(model: Any, prompt: Sequence[int], ids: Sequence[int], place: int) -> float:
-    """How far the two best greedy logits are apart where token `place` of the answer was chosen."""
+def margin_at(
+    model: Any, prompt: Sequence[int], ids: Sequence[int], place: int, *, temperature: float = 0.0
+) -> float:
+    """How far the two best scores are apart where token `place` of the answer was chosen."""
     logits = PromptCache(model).forward(mx.array([*prompt, *ids[:place]]))[-1]
-    best = mx.sort(logits)
+    best = mx.sort(_scores(logits, temperature, position=len(prompt) + place))
     return float((best[-1] - best[-2]).item())
+
+
+def _scores(logits: mx.array, temperature: float, *, position: int) -> mx.array:
+    """What the chosen token is the argmax of, under the coupled rule."""
+    logits = logits.astype(mx.float32)
+    if not temperature:
+        return logits
+    noise = sampler_of(temperature).gumbel(Stream.POSITION, position)
+    return mx.log(mx.softmax(logits / temperature)) + noise
 
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:

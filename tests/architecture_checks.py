@@ -1,0 +1,267 @@
+"""What must hold for a model of every architecture: each check raises AssertionError where it does not.
+
+Used by `tests/test_every_architecture.py` on some architectures and by `benchmarks/architectures.py`
+on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from unittest.mock import patch
+
+from mlxspec.decoding.cache import PromptCache
+from mlxspec.decoding.proposal import Drafter
+from mlxspec.decoding.sampling import Sampler
+from mlxspec.decoding.target import TargetState
+from mlxspec.drafters.draft_model import DraftModel
+from mlxspec.drafters.lookup import Lookup
+from mlxspec.errors import UnsupportedCache
+from tests import tiny_models
+from tests.answers import (
+    TIE,
+    TOKENS,
+    Answer,
+    answer,
+    fill,
+    first_difference,
+    loop,
+    margin_at,
+    plain_ids,
+    sampler_of,
+    some_prompt,
+)
+
+SHORT = 6
+"""Tokens of an answer that is run once for every place where it can fail."""
+
+WIDE: dict[str, Any] = dict.fromkeys(
+    ("hidden_size", "n_embd", "hidden_dim", "d_model", "model_dim", "dim_model_base"), 256
+)
+WIDE |= dict.fromkeys(("head_dim", "kv_channels", "hidden_size_per_head", "global_head_dim"), 64)
+WIDE |= dict.fromkeys(("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"), 64)
+WIDE |= dict.fromkeys(("swa_head_dim", "swa_v_head_dim", "index_head_dim"), 64)
+WIDE |= {"block_dim": 256, "rotary_dim": 64, "num_attention_heads": 4}
+"""Arguments that make heads which quantised groups of 64 divide."""
+
+
+@dataclass
+class Subject:
+    """One architecture with its answers, made once each. `ties`: margins where a tie fell otherwise."""
+
+    name: str
+    ties: list[float] = field(default_factory=list)
+
+    @cached_property
+    def model(self) -> Any:
+        """The tiny model."""
+        return tiny_models.build(self.name)
+
+    @cached_property
+    def erring(self) -> Any:
+        """A draft of the same architecture that is right about as often as not."""
+        return tiny_models.erring_draft(self.model, some_prompt(), self.plain(0.0))
+
+    def plain(self, temperature: float) -> list[int]:
+        """The reference answer."""
+        if temperature not in self._plain:
+            self._plain[temperature] = plain_ids(self.model, some_prompt(), temperature=temperature)
+        return self._plain[temperature]
+
+    @cached_property
+    def _plain(self) -> dict[float, list[int]]:
+        return {}
+
+    def state(self) -> TargetState:
+        """The model as a target that has read nothing."""
+        return TargetState(PromptCache(self.model))
+
+
+def check_equal(subject: Subject, ids: list[int], *, temperature: float, what: str) -> None:
+    """The ids are those of plain decoding, but for a tie, which is noted."""
+    expected = subject.plain(temperature)[: len(ids)]
+    place = first_difference(ids, expected)
+    if place is None:
+        return
+    margin = margin_at(subject.model, some_prompt(), expected, place, temperature=temperature)
+    assert margin < TIE, f"{what}: token {place} differs, the best two logits are {margin:.2g} apart"
+    subject.ties.append(margin)
+
+
+def check_target(subject: Subject, *, draft: str, k: int, temperature: float, tokens: int = TOKENS) -> Answer:
+    """As a target, with `draft` "erring", "itself" or "lookup": the ids of plain decoding.
+
+    A draft that is the target itself is always right.
+    """
+    drafter: Drafter = Lookup()
+    if draft != "lookup":
+        drafter = DraftModel(subject.erring if draft == "erring" else subject.model)
+    given = answer(
+        subject.state(), some_prompt(), drafters=[drafter], k=k, temperature=temperature, tokens=tokens
+    )
+    what = f"target with {draft}, k {k}, temperature {temperature:.0f}"
+    check_equal(subject, given.ids, temperature=temperature, what=what)
+    if draft == "itself":
+        assert given.accepted == given.proposed > 0, f"{what}: {given.accepted} of {given.proposed} accepted"
+    return given
+
+
+def check_draft(
+    subject: Subject, target: Subject, *, k: int, temperature: float, tokens: int = TOKENS
+) -> Answer:
+    """As the draft of another target: the ids of that target's plain decoding."""
+    drafter = DraftModel(subject.model)
+    given = answer(
+        target.state(), some_prompt(), drafters=[drafter], k=k, temperature=temperature, tokens=tokens
+    )
+    what = f"draft, k {k}, temperature {temperature:.0f}"
+    check_equal(target, given.ids, temperature=temperature, what=what)
+    return given
+
+
+def check_turns(subject: Subject, *, tokens: int = 16) -> list[int]:
+    """Later turns equal cold runs, and target and draft reuse what they read. The tokens reused.
+
+    The second turn goes on behind the first; the third has lost the first answer, as where a chat
+    template drops what a model was thinking; the fourth is the first again, cut short.
+    """
+    state, drafter = subject.state(), DraftModel(subject.erring)
+    first = some_prompt()
+    said = answer(state, first, drafters=[drafter], tokens=tokens).ids
+    longer = [*first, *said]
+    reused = []
+    for prompt, least in (
+        ([*longer, 7, 9, 4], len(first) - 1),
+        ([*first, *longer[-9:], 3, 8], len(first) - 1),
+        (first[:-4], 0),
+        (some_prompt(5, seed=9), 0),
+    ):
+        begun = answer(state, prompt, drafters=[drafter], tokens=tokens)
+        cold = answer(subject.state(), prompt, tokens=tokens).ids
+        if (place := first_difference(begun.ids, cold)) is not None:
+            margin = margin_at(subject.model, prompt, cold, place)
+            assert margin < TIE, f"turn {len(reused) + 2}: token {place} differs, margin {margin:.2g}"
+            subject.ties.append(margin)
+        assert begun.reused >= least, f"turn {len(reused) + 2}: {begun.reused} tokens reused"
+        reused.append(begun.reused)
+    drafter.reset([*state.tokens, 5], sampler_of(0.0), lambda: False)
+    assert drafter.offer().catch_up < len(begun.ids), "the draft reuses nothing"
+    return reused
+
+
+POINTS: dict[str, tuple[Any, str]] = {
+    "forward": (PromptCache, "forward"),
+    "rewind": (PromptCache, "rewind_to"),
+    "sample": (Sampler, "processed"),
+    "noise": (Sampler, "gumbel"),
+}
+"""Where a round is made to fail."""
+
+
+class Injected(RuntimeError):
+    """The failure that these tests bring about."""
+
+
+@contextmanager
+def failing(point: str, *, at: int, before: bool) -> Iterator[Callable[[], int]]:
+    """Call number `at` of a point fails, before or after its work. Gives the number of calls so far."""
+    owner, name = POINTS[point]
+    whole = getattr(owner, name)
+    calls = 0
+
+    def half(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if before and calls - 1 == at:
+            raise Injected(point)
+        done = whole(*arguments, **named)
+        if not before and calls - 1 == at:
+            raise Injected(point)
+        return done
+
+    with patch.object(owner, name, half):
+        yield lambda: calls
+
+
+def check_failures(subject: Subject, *, tokens: int = SHORT, temperature: float = 1.0) -> int:
+    """After a failure at any forward, sample, rewind or yield the next answer is a fresh state's.
+
+    Returns how many failures were brought about.
+    """
+    next_prompt = [*some_prompt()[:-3], 2, 6]
+    fresh = answer(subject.state(), next_prompt, tokens=tokens, temperature=temperature).ids
+    count = 0
+
+    def check_next(state: TargetState, drafter: Drafter, what: str) -> None:
+        nonlocal count
+        count += 1
+        given = answer(state, next_prompt, drafters=[drafter], k=3, tokens=tokens, temperature=temperature)
+        assert given.ids == fresh, f"the answer after a failure at {what} is another one"
+
+    for point in POINTS:
+        for before in (True, False):
+            at = 0
+            while True:
+                state, drafter = subject.state(), DraftModel(subject.erring)
+                try:
+                    with failing(point, at=at, before=before) as calls:
+                        answer(
+                            state,
+                            some_prompt(),
+                            drafters=[drafter],
+                            k=3,
+                            tokens=tokens,
+                            temperature=temperature,
+                        )
+                        if calls() <= at:
+                            break
+                except Injected:
+                    check_next(state, drafter, f"{point} {at}")
+                at += 1
+    for place in range(tokens):
+        for how in ("throw", "close"):
+            state, drafter = subject.state(), DraftModel(subject.erring)
+            fill(state, some_prompt())
+            decoding = loop(state, drafters=[drafter], k=3, tokens=tokens, temperature=temperature)
+            rounds = decoding.rounds()
+            if sum(1 for _ in zip(range(place + 1), rounds, strict=False)) <= place:
+                break
+            try:
+                if how == "close":
+                    rounds.close()  # type: ignore[attr-defined]
+                    assert state.cache.length <= len(state.tokens), "rows stay behind the committed tokens"
+                else:
+                    rounds.throw(Injected("yield"))  # type: ignore[attr-defined]
+            except Injected:
+                pass
+            check_next(state, drafter, f"{how} {place}")
+    return count
+
+
+def check_kv_bits(name: str, *, tokens: int = 24) -> str:
+    """With kv-bits the ids of mlx-lm's quantised generation, or a refusal: "yes", or the reason."""
+    refused = ""
+    try:
+        PromptCache(tiny_models.build(name), kv_bits=8)
+    except UnsupportedCache as error:
+        refused = error.message
+    else:
+        raise AssertionError("heads of 8 values are quantised in groups of 64")
+    try:
+        model = tiny_models.build(name, **WIDE)
+        PromptCache(model, kv_bits=8)
+    except UnsupportedCache as error:
+        return error.message
+    except ValueError:
+        return refused
+    for bits in (4, 8):
+        plain = plain_ids(model, some_prompt(), tokens=tokens, kv_bits=bits)
+        draft = DraftModel(tiny_models.perturbed(model, 0.05))
+        state = TargetState(PromptCache(model, kv_bits=bits))
+        given = answer(state, some_prompt(), drafters=[draft], k=4, tokens=tokens)
+        place = first_difference(given.ids, plain)
+        assert place is None, f"kv-bits {bits}: token {place} differs"
+    return "yes"
