@@ -20,7 +20,9 @@ class BenchPrompt:
 
 def bench_prompts() -> list[BenchPrompt]:
     """The 24 prompts that come with mlxspec: eight kinds of text, three each."""
-    return parse_prompts(resources.files("mlxspec.lab").joinpath("bench.jsonl").read_text(), "bench.jsonl")
+    return parse_prompts(
+        resources.files("mlxspec.lab").joinpath("bench.jsonl").read_text(encoding="utf-8"), "bench.jsonl"
+    )
 
 
 def read_prompts(path: Path) -> list[BenchPrompt]:
@@ -31,9 +33,33 @@ def read_prompts(path: Path) -> list[BenchPrompt]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", hint="Give a text file that is there.") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no text in UTF-8.", hint="Give a JSON Lines file.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"{path} cannot be read: {reason}.", hint="Give a text file that is there."
+        ) from error
     return parse_prompts(text, str(path))
+
+
+def chosen_prompts(file: Path | None, text: str | None, limit: int | None) -> tuple[BenchPrompt, ...]:
+    """The prompts of a file, or one text, or those that come with mlxspec; the first `limit` of them.
+
+    Raises:
+        UsageError: file and text are given, one of them is no good, or the limit is below 1.
+    """
+    if file is not None and text is not None:
+        raise UsageError("Both --prompts and --prompt are given.", hint="Give one of them.")
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit cannot be {limit}.", hint="Give --limit 1 or more, or leave it out.")
+    if text is not None and not _is_text(text):
+        raise UsageError("The prompt is empty, or no UTF-8.", hint='Write one: --prompt "Tell a story."')
+    if file is not None:
+        prompts = read_prompts(file)
+    else:
+        prompts = bench_prompts() if text is None else [BenchPrompt("prompt", text)]
+    return tuple(prompts[:limit])
 
 
 def parse_prompts(text: str, name: str) -> list[BenchPrompt]:
@@ -47,7 +73,7 @@ def parse_prompts(text: str, name: str) -> list[BenchPrompt]:
             prompt, domain = record["prompt"], record.get("domain", "all")
         except (ValueError, KeyError, TypeError, AttributeError):
             prompt = domain = None
-        if not isinstance(prompt, str) or not prompt.strip() or not isinstance(domain, str):
+        if not _is_text(prompt) or not _is_text(domain):
             raise UsageError(
                 f"Line {number} of {name} is no prompt.",
                 hint='Write one object a line, such as {"domain": "code", "prompt": "Write a loop."}.',
@@ -56,3 +82,11 @@ def parse_prompts(text: str, name: str) -> list[BenchPrompt]:
     if not prompts:
         raise UsageError(f"{name} has no prompts.", hint="Write one JSON object with a prompt on each line.")
     return prompts
+
+
+def _is_text(value: object) -> bool:
+    """Is it a string that says something, and can be written as UTF-8?"""
+    try:
+        return isinstance(value, str) and bool(value.strip()) and bool(value.encode("utf-8"))
+    except UnicodeEncodeError:
+        return False

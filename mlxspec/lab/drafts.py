@@ -1,0 +1,186 @@
+"""The models that the lab measures: a target, and ways to draft for it, made-up ones included.
+
+Beside names, `lookup` and `none` a draft may be `3bit`, the target rounded to 3 bits, or `layers:N`, its
+first N layers. They are for measuring where no draft exists: neither saves memory or is worth chatting with.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from mlxspec.decoding.calibrate import measure_step
+from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.decoding.proposal import Drafter
+from mlxspec.drafters.draft_model import DraftModel
+from mlxspec.drafters.lookup import Lookup
+from mlxspec.engine.pace import find_pace
+from mlxspec.engine.pair import AUTO, LOOKUP, MEASURING, NONE
+from mlxspec.errors import IncompatiblePair, UsageError
+from mlxspec.events import Event, Loading, Notice
+from mlxspec.models import sources
+from mlxspec.models.compatibility import incompatibility
+from mlxspec.models.loading import LoadedModel, load_model
+from mlxspec.models.registry import ModelSpec, Registry, load_registry
+from mlxspec.places import Places
+
+THREE_BITS = "3bit"
+FIRST_LAYERS = re.compile(r"layers:([0-9]+)")
+MADE_UP_BITS = 3
+GROUP = 64  # weights that share a scale and a bias
+
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A way to guess, and what is known of its speed here.
+
+    Attributes:
+        name: what it was called.
+        model: the draft model; None for lookup alone and for none.
+        drafters: who proposes; none is plain decoding.
+        curve: the target's verify curve.
+        steps: seconds of one guess by drafter.
+    """
+
+    name: str
+    model: Any | None
+    drafters: tuple[Drafter, ...]
+    curve: VerifyCurve
+    steps: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be measured, by name, checked as far as that needs no model."""
+
+    registry: Registry
+    target: ModelSpec
+    drafts: tuple[str, ...]
+
+
+def wanted(target: str | None, drafts: Sequence[str], where: Places) -> Wanted:
+    """The target's entry and the drafts' names, each once; `auto` becomes what it stands for.
+
+    Raises:
+        UnknownModel, UsageError: a name means nothing.
+    """
+    registry = load_registry(where)
+    spec = registry.resolve(target or registry.default_target)
+    names = [_meant(name, spec, registry, where) for name in drafts]
+    return Wanted(registry, spec, tuple(dict.fromkeys(names)))
+
+
+def load_target(asked: Wanted, where: Places, tell: Tell) -> LoadedModel:
+    """The target in memory, fetched when it is not here."""
+    folder = sources.pull(asked.target, where, progress=tell, cancelled=lambda: False)
+    tell(Loading(asked.target.name))
+    return load_model(asked.target.name, folder)
+
+
+def load_draft(name: str, target: LoadedModel, asked: Wanted, where: Places, tell: Tell) -> Draft:
+    """One of the drafts of `asked`, ready to guess; what its passes cost is measured when nothing is known.
+
+    Raises:
+        IncompatiblePair: the model cannot serve this target.
+        UsageError: the target has not so many layers, or cannot do with some of them.
+    """
+    model: Any | None = None
+    loaded: LoadedModel | None = None
+    context = target.context_tokens
+    if name == THREE_BITS:
+        model = rounded(target.model)
+    elif match := FIRST_LAYERS.fullmatch(name):
+        model = first_layers(target.model, int(match[1]))
+    elif name not in (LOOKUP, NONE):
+        loaded = _load_named(name, target, asked, where, tell)
+        model, context = loaded.model, loaded.context_tokens
+    pace = find_pace(
+        target, loaded, where, before_measuring=lambda: tell(Notice(MEASURING)), cancelled=lambda: False
+    )
+    assert pace is not None, "nobody cancels"
+    steps = dict(pace.steps)
+    if model is not None and loaded is None:
+        steps["draft_model"] = measure_step(model, clock=time.perf_counter)
+    drafters: tuple[Drafter, ...] = () if name == NONE else (Lookup(),)
+    if model is not None:
+        drafters = (DraftModel(model, context_tokens=context), *drafters)
+    return Draft(name, model, drafters, pace.curve, steps)
+
+
+def rounded(model: nn.Module, bits: int = MADE_UP_BITS) -> nn.Module:
+    """A copy whose matrices were rounded to so many bits; what is quantised already stays as it is.
+
+    The weights keep their type, for on a CPU they are faster so; on a GPU such a draft costs what the
+    target costs.
+    """
+    draft = copy.deepcopy(model)
+    for _, layer in draft.named_modules():
+        if isinstance(layer, nn.Linear | nn.Embedding) and layer.weight.shape[-1] % GROUP == 0:
+            packed = mx.quantize(layer.weight, group_size=GROUP, bits=bits)
+            layer.weight = mx.dequantize(*packed, group_size=GROUP, bits=bits).astype(layer.weight.dtype)
+    mx.eval(draft.parameters())
+    return draft
+
+
+def first_layers(model: Any, count: int) -> nn.Module:
+    """A copy that has the first `count` layers only, weights shared.
+
+    Raises:
+        UsageError: there are not so many, or the architecture cannot do without the others.
+    """
+    from mlx_lm.models.cache import make_prompt_cache
+
+    layers = list(model.layers)
+    if not 0 < count < len(layers):
+        raise UsageError(
+            f"layers:{count} is no draft for a model of {len(layers)} layers.",
+            hint=f"Give layers:N with N from 1 to {len(layers) - 1}.",
+        )
+    draft: nn.Module = copy.deepcopy(model)
+    try:
+        owner = next(
+            module
+            for _, module in draft.named_modules()
+            if isinstance(own := module.get("layers"), list) and len(own) == len(layers)
+        )
+        owner.layers = owner.layers[:count]
+        mx.eval(draft(mx.array([[0]]), cache=make_prompt_cache(draft)))
+    # Each architecture fails in its own way: a list of masks by layer, a cache too many, a name.
+    except Exception as error:
+        raise UsageError(
+            "This architecture cannot do with some of its layers.", hint="Give another --draft, such as 3bit."
+        ) from error
+    return draft
+
+
+def _meant(name: str, target: ModelSpec, registry: Registry, where: Places) -> str:
+    if name == AUTO:
+        spec = registry.draft_of(target)
+        return LOOKUP if spec is None or sources.find(spec, where) is None else spec.name
+    if name.startswith("layers:") and not FIRST_LAYERS.fullmatch(name):
+        raise UsageError(f"{name!r} is no draft.", hint="Give layers:N, such as layers:8.")
+    if name not in (LOOKUP, NONE, THREE_BITS) and not FIRST_LAYERS.fullmatch(name):
+        registry.resolve(name)
+    return name
+
+
+def _load_named(name: str, target: LoadedModel, asked: Wanted, where: Places, tell: Tell) -> LoadedModel:
+    spec = asked.registry.resolve(name)
+    folder = sources.pull(spec, where, progress=tell, cancelled=lambda: False)
+    tell(Loading(spec.name))
+    loaded = load_model(spec.name, folder)
+    if reason := incompatibility(target, loaded):
+        raise IncompatiblePair(
+            f"{spec.name} cannot draft for {target.name}: {reason}.",
+            hint="Choose a draft of the same family, or --draft lookup.",
+        )
+    return loaded
