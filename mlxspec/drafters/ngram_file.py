@@ -257,7 +257,8 @@ class NgramFile:
         for low in range(0, KEYS, step):
             with transaction(self._db):
                 self._db.execute(
-                    "DELETE FROM ngrams WHERE key >= ? AND key < ? AND worth <= ?", (low, low + step, limit)
+                    "DELETE FROM ngrams WHERE key BETWEEN ? AND ? AND worth <= ?",
+                    (low, low + step - 1, limit),
                 )
         # Every page has lost some rows and none is free: without this, the next page to split fails again.
         self._db.execute("VACUUM")
