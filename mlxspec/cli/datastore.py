@@ -21,7 +21,7 @@ from mlxspec.places import Places, places
 from mlxspec.settings import change_setting, load_settings
 
 if TYPE_CHECKING:
-    from mlxspec.drafters.ngram_file import Contents
+    from mlxspec.drafters.ngram_file import Contents, NgramFile
 
 app = typer.Typer(rich_markup_mode=None, help="See, clear and feed what lookup knows from earlier answers.")
 
@@ -117,7 +117,6 @@ def learn(
     """Learn text or code, such as your notes or your codebase, so that its words are guessed."""
     texts = [_text(file) for file in files]
     from mlxspec.drafters.datastore import datastore_path
-    from mlxspec.drafters.ngram_file import NgramFile
     from mlxspec.models.loading import load_tokenizer
     from mlxspec.models.registry import load_registry
     from mlxspec.models.sources import find
@@ -132,10 +131,7 @@ def learn(
         )
     tokenizer = load_tokenizer(spec.name, folder)
     total = 0
-    with (
-        _explained(),
-        closing(NgramFile.open(datastore_path(where, tokenizer.get_vocab()))) as store,
-    ):
+    with _explained(), closing(_opened(datastore_path(where, tokenizer.get_vocab()))) as store:
         for text in texts:
             # What looks like a control token is text in a file.
             ids = tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
@@ -160,6 +156,19 @@ def _text(file: Path) -> str:
         except UnicodeDecodeError:
             pass
     raise UsageError(f"{file} is not a text file in UTF-8.", hint="Give files of text or code.")
+
+
+def _opened(path: Path) -> NgramFile:
+    """The file to learn; a damaged one is set aside with a word."""
+    from mlxspec.drafters.ngram_database import ForeignFile
+    from mlxspec.drafters.ngram_file import NgramFile, set_aside
+
+    try:
+        return NgramFile.open(path)
+    except ForeignFile:
+        if (kept := set_aside(path)) is not None:
+            tell(f"The datastore was damaged and is now {kept}; a new one begins.")
+        return NgramFile.open(path)
 
 
 def _contents(where: Places) -> Sequence[Contents]:
