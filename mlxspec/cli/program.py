@@ -27,6 +27,7 @@ COMMANDS = {
     "models": "List the models, and what fits this machine.",
     "rm": "Delete a model's files from this machine.",
     "simulate": "Predict what speculation brings, before anything is downloaded.",
+    "datastore": "See, clear and feed what lookup knows from earlier answers.",
     "sessions": "List, show, search, export and delete saved chats.",
 }
 
