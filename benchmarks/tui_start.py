@@ -45,7 +45,7 @@ def main() -> None:
                 key: threading.Event = key,
                 at: dict[str, float] = at,
             ) -> None:
-                if b"Ask anything" in piece and not picture.is_set():
+                if b"sk anything" in piece and not picture.is_set():
                     at["picture"] = now
                     picture.set()
                 if "Щ".encode() in piece and not key.is_set():

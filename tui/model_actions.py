@@ -10,7 +10,6 @@ from mlxspec.chat.parameters import PARAMETERS
 from mlxspec.errors import MlxspecError
 from tui.entry import NoticeEntry
 from tui.loader import download_text
-from tui.model_rows import DRAFT, TARGET, model_names, model_rows
 
 if TYPE_CHECKING:
     from mlxspec.events import Downloading
@@ -31,6 +30,8 @@ class ModelActions:
     def names(self) -> list[str]:
         """All names of models.toml, for completion."""
         if self._names_read is None:
+            from tui.model_rows import model_names
+
             self._names_read = model_names(self._app.places)
         return self._names_read
 
@@ -119,6 +120,7 @@ class ModelActions:
 
     def _pick_models(self) -> None:
         from tui.chooser import Chooser
+        from tui.model_rows import TARGET, model_rows
 
         choices = self._app.choices
 
@@ -149,6 +151,8 @@ class ModelActions:
         screen.call_after_refresh(lambda: self._app.run_worker(fill(), exit_on_error=False))
 
     def _picked(self, choice: Choice) -> None:
+        from tui.model_rows import DRAFT, TARGET
+
         name = choice.id.removeprefix(TARGET).removeprefix(DRAFT)
         if choice.key == "ctrl+f":
             if name not in ("auto", "lookup", "none"):

@@ -1,0 +1,109 @@
+"""What watching costs: decoding speed in the app against `mlxspec run --json` to a file, default model.
+
+    python benchmarks/tui_decoding.py [--pairs 5] [--max-tokens 160] [--threads 1] [--draft lookup]
+
+The same greedy answer is made both ways in turn; the app runs in a pseudo-terminal of 120 by 40.
+`--threads 1` leaves a core to the app on a machine with two; `--threads 2` keeps both busy. The speeds are
+those of the answers' own statistics.
+
+Bar: with a core left to the app, 97 % of the speed without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+PROMPT = "Write a long story about a fox who learns to sail. Describe every day of the journey."
+
+
+def main() -> None:
+    """Measure in pairs and print the medians."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--pairs", type=int, default=5)
+    arguments.add_argument("--max-tokens", type=int, default=160)
+    arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--draft", default="lookup")
+    arguments.add_argument("--inside", help=argparse.SUPPRESS)
+    asked = arguments.parse_args()
+    if asked.inside:
+        _inside(asked.draft, asked.max_tokens, Path(asked.inside))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        home = os.environ.get("MLXSPEC_HOME", folder)
+        threads = {name: str(asked.threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+        environment = {"MLXSPEC_HOME": home, **threads}
+        result = Path(folder) / "result.json"
+        pairs = []
+        for _ in range(asked.pairs + 1):
+            alone = _to_a_file(asked.draft, asked.max_tokens, environment, folder)
+            watched = _in_the_app(asked, environment, result)
+            pairs.append((alone, watched))
+        del pairs[0]  # it fetches, converts and calibrates
+    print(f"json_tokens_per_s    {statistics.median(alone for alone, _ in pairs):.2f}")
+    print(f"app_tokens_per_s     {statistics.median(watched for _, watched in pairs):.2f}")
+    print(f"ratio                {statistics.median(watched / alone for alone, watched in pairs):.3f}")
+    print(f"ratios               {' '.join(f'{watched / alone:.3f}' for alone, watched in pairs)}")
+    print(f"load                 {os.getloadavg()[0]:.1f}")
+
+
+def _to_a_file(draft: str, max_tokens: int, environment: dict[str, str], folder: str) -> float:
+    program = Path(sys.executable).with_name("mlxspec")
+    file = Path(folder) / "answer.jsonl"
+    options = ["--draft", draft, "--temp", "0", "--max-tokens", str(max_tokens)]
+    with file.open("w") as out:
+        subprocess.run(
+            [program, "run", "--json", *options, PROMPT],
+            stdout=out,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | environment,
+            check=True,
+        )
+    last = json.loads(file.read_text().splitlines()[-1])
+    return float(last["stats"]["tokens_per_s"])
+
+
+def _in_the_app(asked: argparse.Namespace, environment: dict[str, str], result: Path) -> float:
+    from tui_terminal import Terminal, python
+
+    result.unlink(missing_ok=True)
+    command = python(
+        "tui_decoding.py",
+        f"--inside={result}",
+        f"--draft={asked.draft}",
+        f"--max-tokens={asked.max_tokens}",
+    )
+    Terminal(command, env=environment).wait(600)
+    return float(json.loads(result.read_text())["tokens_per_s"])
+
+
+def _inside(draft: str, max_tokens: int, result: Path) -> None:
+    from tui.answer import AnswerEntry
+    from tui.app import ChatApp
+    from tui.options import ChatOptions
+
+    class Asking(ChatApp):
+        def models_loaded(self) -> None:
+            super().models_loaded()
+            self.conversation.ask(PROMPT)
+
+        def answer_ended(self, answer: AnswerEntry) -> None:
+            super().answer_ended(answer)
+            result.write_text(json.dumps(answer.stats))
+            self.exit()
+
+    values: dict[str, object] = {"temperature": 0.0, "max_tokens": max_tokens}
+    Asking(ChatOptions(draft=draft, values=values)).run()
+
+
+if __name__ == "__main__":
+    main()
