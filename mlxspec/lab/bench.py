@@ -126,6 +126,7 @@ class _Learner:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
+        assert draft.curve is not None, "a draft that is to be timed comes with its costs"
         self._curve, self._steps = draft.curve, dict(draft.steps)
         self._history = AcceptanceHistory().to_dict()  # of this bench alone
 

@@ -47,14 +47,14 @@ class Draft:
         name: what it was called.
         model: the draft model; None for lookup alone and for none.
         drafters: who proposes; none is plain decoding.
-        curve: the target's verify curve.
+        curve: the target's verify curve; None where that was not asked for.
         steps: seconds of one guess by drafter.
     """
 
     name: str
     model: Any | None
     drafters: tuple[Drafter, ...]
-    curve: VerifyCurve
+    curve: VerifyCurve | None
     steps: dict[str, float]
 
 
@@ -86,8 +86,12 @@ def load_target(asked: Wanted, where: Places, tell: Tell) -> LoadedModel:
     return load_model(asked.target.name, folder)
 
 
-def load_draft(name: str, target: LoadedModel, asked: Wanted, where: Places, tell: Tell) -> Draft:
-    """One of the drafts of `asked`, ready to guess; what its passes cost is measured when nothing is known.
+def load_draft(
+    name: str, target: LoadedModel, asked: Wanted, where: Places, tell: Tell, *, measure: bool = True
+) -> Draft:
+    """One of the drafts of `asked`, ready to guess.
+
+    What passes cost is measured when nothing is known of it, unless `measure` says not to.
 
     Raises:
         IncompatiblePair: the model cannot serve this target.
@@ -103,17 +107,14 @@ def load_draft(name: str, target: LoadedModel, asked: Wanted, where: Places, tel
     elif name not in (LOOKUP, NONE):
         loaded = _load_named(name, target, asked, where, tell)
         model, context = loaded.model, loaded.context_tokens
-    pace = find_pace(
-        target, loaded, where, before_measuring=lambda: tell(Notice(MEASURING)), cancelled=lambda: False
-    )
-    assert pace is not None, "nobody cancels"
-    steps = dict(pace.steps)
-    if model is not None and loaded is None:
-        steps["draft_model"] = measure_step(model, clock=time.perf_counter)
+    curve: VerifyCurve | None = None
+    steps: dict[str, float] = {}
+    if measure:
+        curve, steps = _costs(model, target, loaded, where, tell)
     drafters: tuple[Drafter, ...] = () if name == NONE else (Lookup(),)
     if model is not None:
         drafters = (DraftModel(model, context_tokens=context), *drafters)
-    return Draft(name, model, drafters, pace.curve, steps)
+    return Draft(name, model, drafters, curve, steps)
 
 
 def rounded(model: nn.Module, bits: int = MADE_UP_BITS) -> nn.Module:
@@ -184,3 +185,17 @@ def _load_named(name: str, target: LoadedModel, asked: Wanted, where: Places, te
             hint="Choose a draft of the same family, or --draft lookup.",
         )
     return loaded
+
+
+def _costs(
+    model: Any | None, target: LoadedModel, loaded: LoadedModel | None, where: Places, tell: Tell
+) -> tuple[VerifyCurve, dict[str, float]]:
+    """The target's curve and the draft's step; those of made-up drafts are measured each time."""
+    pace = find_pace(
+        target, loaded, where, before_measuring=lambda: tell(Notice(MEASURING)), cancelled=lambda: False
+    )
+    assert pace is not None, "nobody cancels"
+    steps = dict(pace.steps)
+    if model is not None and loaded is None:
+        steps["draft_model"] = measure_step(model, clock=time.perf_counter)
+    return pace.curve, steps

@@ -55,10 +55,11 @@ class LoadedModel:
     eos_ids: frozenset[int]
 
 
-def load_model(spec_name: str, folder: Path) -> LoadedModel:
+def load_model(spec_name: str, folder: Path, *, read_weights: bool = True) -> LoadedModel:
     """Load the model in `folder`. No code of the model's own is run and no network is used.
 
-    On a Linux CPU all weights become float32; elsewhere they stay as they are stored.
+    On a Linux CPU all weights become float32; elsewhere they stay as they are stored. Without
+    `read_weights` they stay in their files: enough to ask about tokenizer, layers and caches.
 
     Raises:
         NotAModel: the folder is missing or holds no model that can be loaded.
@@ -78,7 +79,8 @@ def load_model(spec_name: str, folder: Path) -> LoadedModel:
     # Nothing is read before both are known to be good.
     model = _described(spec_name, folder, config)
     tokenizer = _tokenizer(spec_name, folder, eos)
-    model = _read(model, spec_name, folder, config)
+    if read_weights:
+        model = _read(model, spec_name, folder, config)
     return LoadedModel(
         name=spec_name,
         folder=folder,

@@ -1,0 +1,265 @@
+"""What a person should know about this machine and a pair of models, before and after they are downloaded.
+
+Nothing is fetched. What the files of the models say is used where they are here; else what the registry
+and their names say. Every finding says what to do about it, if there is anything to do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlxspec.decoding.cache import PromptCache
+from mlxspec.engine.pair import AUTO, LOOKUP, NONE
+from mlxspec.errors import ModelError, UsageError
+from mlxspec.lab.machine import Finding, Level
+from mlxspec.lab.prediction import Prediction
+from mlxspec.models import sources
+from mlxspec.models.budget import Budget, ModelSize, estimate, largest_context
+from mlxspec.models.compatibility import incompatibility
+from mlxspec.models.device import dequantise_on_this_device, memory_bytes
+from mlxspec.models.loading import LoadedModel, load_model
+from mlxspec.models.model_limits import context_tokens
+from mlxspec.models.registry import ModelSpec, PackageSource, Registry, RepoSource
+from mlxspec.places import Places
+
+DEFAULT_CONTEXT = 4096
+CARRIES = "checkpoint"
+HARD_TO_REACH = 0.8
+"""A draft that must be right more often than this is rarely worth its cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One model: `size` and `loaded` (weights unread) as far as they are known."""
+
+    spec: ModelSpec
+    folder: Path | None
+    size: ModelSize | None
+    loaded: LoadedModel | None
+    fault: ModelError | None
+
+    @classmethod
+    def of(cls, spec: ModelSpec, where: Places) -> ModelFacts:
+        """What its files say, or the registry."""
+        folder = sources.find(spec, where)
+        loaded = fault = None
+        if folder is not None:
+            try:
+                loaded = load_model(spec.name, folder, read_weights=False)
+            except ModelError as error:
+                fault = error
+        return cls(spec, folder, known_size(spec, folder), loaded, fault)
+
+    @property
+    def caches(self) -> dict[str, str]:
+        """Kinds of cache and how each is rewound; empty while the model is not here."""
+        return PromptCache(self.loaded.model).kinds if self.loaded else {}
+
+    @property
+    def context_tokens(self) -> int | None:
+        """How many tokens it was made for, when its config.json is here."""
+        known = self.size is not None and "model_type" in self.size.config
+        return context_tokens(self.size.config) if self.size and known else None
+
+    def findings(self) -> Iterator[Finding]:
+        """Is it here, and is it whole?"""
+        if self.fault is not None:
+            yield Finding(Level.PROBLEM, self.fault.message, self.fault.hint)
+        elif self.folder is None:
+            size = f", {self.spec.download_gb:.2g} GB" if self.spec.download_gb else ""
+            yield Finding(
+                Level.ADVICE,
+                f"{self.spec.name} is not on disk.",
+                f"`mlxspec pull {self.spec.name}` fetches it{size}.",
+            )
+        if CARRIES in self.caches.values():
+            yield Finding(
+                Level.ADVICE,
+                f"{self.spec.name} has layers that go back to a copy after a wrong guess and then read the "
+                "right ones again.",
+                "Nothing: the controller counts that cost.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and who drafts for it.
+
+    Attributes:
+        draft: the draft model; None for lookup or none.
+        drafter: what to call it.
+        reason: why the draft cannot serve; None when it can, or when that is not known yet.
+        budget: bytes at `context`; None when nothing is known of the sizes.
+        largest: the largest context that fits, as far as the configs are here.
+        prediction: what speculation brings; None when no curve is known.
+    """
+
+    target: ModelFacts
+    draft: ModelFacts | None
+    drafter: str
+    reason: str | None
+    context: int
+    budget: Budget | None
+    largest: int | None
+    prediction: Prediction | None
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything about the two together, and about each."""
+        yield from self.target.findings()
+        if self.draft is not None:
+            yield from self.draft.findings()
+        yield from self._compatibility()
+        yield from self._memory()
+        yield from self._speed()
+
+    def _compatibility(self) -> Iterator[Finding]:
+        target = self.target.spec
+        if self.draft is None:
+            if self.drafter == LOOKUP:
+                yield Finding(Level.GOOD, f"{target.name} is served by lookup, which needs no second model.")
+        elif self.reason is not None:
+            yield Finding(
+                Level.PROBLEM,
+                f"{self.draft.spec.name} cannot draft for {target.name}: {self.reason}.",
+                "Choose a draft of the same family, or --draft lookup.",
+            )
+        elif self.target.loaded and self.draft.loaded:
+            yield Finding(
+                Level.GOOD, f"{self.draft.spec.name} may draft for {target.name}: their tokens are the same."
+            )
+        elif target.draft == self.draft.spec.name:
+            yield Finding(
+                Level.GOOD,
+                f"models.toml gives {target.name} the draft {self.draft.spec.name}.",
+                "Their tokens are compared when both are on disk.",
+            )
+        else:
+            yield Finding(
+                Level.ADVICE,
+                f"Whether {self.draft.spec.name} may draft for {target.name} is not known yet.",
+                "Pull both, and ask again.",
+            )
+
+    def _memory(self) -> Iterator[Finding]:
+        if self.budget is None:
+            return
+        need = f"{self.budget.needed_bytes / 1e9:.1f} of {self.budget.available_bytes / 1e9:.1f} GB"
+        if self.budget.fits:
+            yield Finding(Level.GOOD, f"It fits: {need} at {self.context} tokens.")
+        elif self.largest:
+            yield Finding(
+                Level.PROBLEM,
+                f"It does not fit: {need} at {self.context} tokens.",
+                f"Give --context {self.largest} or less, or --kv-bits 8, or a smaller model.",
+            )
+        else:
+            yield Finding(
+                Level.PROBLEM, f"It does not fit: {need} at {self.context} tokens.", "Choose a smaller model."
+            )
+
+    def _speed(self) -> Iterator[Finding]:
+        if self.drafter == NONE:
+            return
+        if self.prediction is None:
+            yield Finding(
+                Level.ADVICE,
+                f"What guesses cost {self.target.spec.name} here is not known.",
+                "Once it is on disk, `mlxspec doctor --calibrate` measures it; so does the first answer.",
+            )
+            return
+        least = self.prediction.break_even
+        if least is None:
+            yield Finding(
+                Level.ADVICE,
+                "No acceptance makes this draft pay here.",
+                "Nothing: mlxspec parks it and decodes plainly. A smaller draft, or --draft lookup, may pay.",
+            )
+        else:
+            level = Level.ADVICE if least > HARD_TO_REACH else Level.GOOD
+            hint = "Choose a smaller draft, or --draft lookup." if least > HARD_TO_REACH else ""
+            yield Finding(level, f"Guesses pay as soon as {least:.0%} of them are right.", hint)
+
+
+def examine(registry: Registry, target: str | None, draft: str, context: int | None, where: Places) -> Pair:
+    """A pair as a user would name it for `run`.
+
+    Raises:
+        UnknownModel: a name means nothing.
+        UsageError: the target cannot read so large a context.
+    """
+    spec = registry.resolve(target or registry.default_target)
+    draft_spec = None
+    if draft == AUTO:
+        draft_spec = registry.draft_of(spec)
+    elif draft not in (LOOKUP, NONE):
+        draft_spec = registry.resolve(draft)
+    facts = ModelFacts.of(spec, where)
+    draft_facts = None if draft_spec is None else ModelFacts.of(draft_spec, where)
+    longest = facts.context_tokens
+    if context is not None and (context < 1 or (longest is not None and context > longest)):
+        most = f" to {longest}" if longest else ""
+        raise UsageError(f"--context cannot be {context} here.", hint=f"Give a number from 1{most}.")
+    tokens = context or min(DEFAULT_CONTEXT, longest or DEFAULT_CONTEXT)
+    reason = None
+    if draft_facts and draft_facts.loaded and facts.loaded:
+        reason = incompatibility(facts.loaded, draft_facts.loaded)
+    budget, largest = _budget(facts, draft_facts, tokens)
+    return Pair(
+        target=facts,
+        draft=draft_facts,
+        drafter=NONE if draft == NONE else LOOKUP if draft_spec is None else draft_spec.name,
+        reason=reason,
+        context=tokens,
+        budget=budget,
+        largest=largest,
+        prediction=None
+        if draft == NONE
+        else Prediction.of(spec.name, _size_ratio(facts, draft_facts), where),
+    )
+
+
+def known_size(spec: ModelSpec, folder: Path | None) -> ModelSize | None:
+    """What the files say, or what the registry and the name say of a model that is not here."""
+    if folder is not None:
+        stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        return ModelSize(_config(folder), stored)
+    if spec.download_gb is None:
+        return None
+    # Conversions carry their bits in their names: Qwen3-4B-4bit, SmolLM2-135M-Instruct.Q4_1.gguf.
+    name = {RepoSource: "repo", PackageSource: "file"}.get(type(spec.source), "path")
+    bits = re.search(r"(\d)-?bit|q(\d)_", str(getattr(spec.source, name)).lower())
+    config = {"quantization": {"bits": int(bits[1] or bits[2]), "group_size": 64}} if bits else {}
+    return ModelSize(config, int(spec.download_gb * 1e9))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _budget(target: ModelFacts, draft: ModelFacts | None, context: int) -> tuple[Budget | None, int | None]:
+    """Bytes at this context and the largest one that fits; caches count as nothing without a config.json."""
+    if target.size is None or (draft is not None and draft.size is None):
+        return None, None
+    sizes = (target.size, draft.size if draft else None)
+    memory, float32 = memory_bytes(), dequantise_on_this_device()
+    budget = estimate(*sizes, context_tokens=context, available_bytes=memory, float32=float32)
+    known = all(size is None or "model_type" in size.config for size in sizes)
+    return budget, largest_context(*sizes, available_bytes=memory, float32=float32) if known else None
+
+
+def _size_ratio(target: ModelFacts, draft: ModelFacts | None) -> float | None:
+    """Bytes of the draft / bytes of the target; 0 for lookup, None when they are not known."""
+    if draft is None:
+        return 0.0
+    if draft.size is None or target.size is None or not target.size.stored_bytes:
+        return None
+    return draft.size.stored_bytes / target.size.stored_bytes
