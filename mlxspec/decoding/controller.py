@@ -13,6 +13,10 @@ from typing import Protocol
 LOOKUP = "lookup"
 LONG_MATCH = 3  # tokens: from here on a fixed k trusts a copied text more than a draft model
 
+CARRYING_ROWS = 8
+"""Rows of a pass that carries tokens, with a fixed k. Up to here passes cost nearly the same; without a
+limit what a recurrent target carries adds up, to 8 times the cost of plain decoding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -116,7 +120,8 @@ class FixedController:
     """`--num-draft N`: always `k` guesses, or as many as there are to have.
 
     Lookup proposes when its match is long or when nobody else can; otherwise the drafter that can
-    offer the most.
+    offer the most. While a recurrent target carries tokens there are fewer guesses, at least one, and
+    none when more than `CARRYING_ROWS` are owed: that pass feeds them all and makes a new checkpoint.
     """
 
     def __init__(self, k: int) -> None:
@@ -125,10 +130,12 @@ class FixedController:
     def choose(self, situation: Situation) -> Choice:
         """The same number of guesses every round, within the room that is left."""
         able = [option for option in situation.options if option.max_k > 0]
-        if not able:
+        if not able or situation.owed > CARRYING_ROWS:
             return Choice(drafter=None)
         best = max(able, key=self._preference)
         k = min(self.k, best.max_k, situation.room - 1)
+        if situation.owed > 1:
+            k = min(k, max(1, CARRYING_ROWS - situation.owed))
         return Choice(best.drafter, k) if k > 0 else Choice(drafter=None)
 
     def observe(self, outcome: Outcome) -> None:
