@@ -37,7 +37,10 @@ SAFETY = 2.0  # times the differences seen between passes of several widths
 SEED = 7
 DRAWS = 2000
 AT_ONCE = 50  # draws on the device
-LEAST_EXPECTED = 5.0  # draws of a token that has a bin of its own in the chi-square test
+LEAST_EXPECTED = 20.0  # draws in a bin of the chi-square test
+MOST_CERTAIN = 0.5  # probability of the likeliest token that is drawn
+WARMER = 1.1
+
 BUG_BELOW = 1e-6
 """A p-value less than this is a bug: right software has one in a million audits."""
 
@@ -156,8 +159,11 @@ class Audit:
     def sampling(self, prompt: BenchPrompt, *, temperature: float = 1.0) -> list[SamplingCheck]:
         """The first token of an answer: with a certain guess, and with a guess that a draft model draws."""
         ids = self._runner.prompt_ids(prompt.prompt)
-        sampler = self._sampler(temperature, SEED, Rule.BLOCK)
         logits = _read(self._target.model, ids, 1)
+        # A token that is nearly certain would leave nothing to check.
+        while float(mx.softmax(logits.astype(mx.float32) / temperature, axis=-1).max()) > MOST_CERTAIN:
+            temperature *= WARMER
+        sampler = self._sampler(temperature, SEED, Rule.BLOCK)
         certain = mx.argmax(logits, axis=-1).astype(mx.uint32)
         draw = _FirstToken(logits, ids, temperature=temperature, vocab_size=self._target.vocab_size)
         checks = [draw.check("certain guesses", certain, q=None)]
@@ -208,19 +214,26 @@ class _FirstToken:
 
 
 def chi_square_test(drawn: Sequence[int], p: Sequence[float]) -> tuple[int, float, float]:
-    """Bins, chi-square and p-value of tokens that should be drawn from p; rare tokens share a bin.
+    """Bins, chi-square and p-value of tokens that should be drawn from p.
 
-    The p-value is Wilson and Hilferty's approximation (1931). A token that p excludes makes it 0.
+    Likely tokens have a bin each, less likely ones share one with those next to them in rank. The p-value is
+    Wilson and Hilferty's approximation (1931). A token that p excludes makes it 0.
     """
     observed = Counter(drawn)
     if any(p[token] == 0.0 for token in observed):
         return 0, math.inf, 0.0
-    count = len(drawn)
-    frequent = [token for token, share in enumerate(p) if share * count >= LEAST_EXPECTED]
-    cells = [(observed[token], p[token] * count) for token in frequent]
-    rest = count - sum(expected for _, expected in cells)
-    if rest >= LEAST_EXPECTED or not cells:
-        cells.append((count - sum(seen for seen, _ in cells), rest))
+    cells: list[tuple[int, float]] = []  # observed, expected
+    seen, expected = 0, 0.0
+    for token in sorted(range(len(p)), key=p.__getitem__, reverse=True):
+        seen += observed[token]
+        expected += p[token] * len(drawn)
+        if expected >= LEAST_EXPECTED:
+            cells.append((seen, expected))
+            seen, expected = 0, 0.0
+    if cells:  # what is left is too little for a bin of its own
+        cells[-1] = (cells[-1][0] + seen, cells[-1][1] + expected)
+    else:
+        cells = [(seen, expected)]
     chi_square = sum((seen - expected) ** 2 / expected for seen, expected in cells)
     freedom = len(cells) - 1
     if freedom == 0:
