@@ -165,8 +165,10 @@ def test_looking_up_never_waits_for_one_who_writes(datastore: Datastore) -> None
 def test_a_look_up_leaves_no_lock_behind(datastore: Datastore) -> None:
     learn(datastore.path, [1, 2, 3, 4])
     assert guesses(datastore, [1, 2], 1) == [3]
-    with closing(sqlite3.connect(datastore.path, isolation_level=None, timeout=0)) as other:
-        assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+    with closing(NgramFile.open(datastore.path)) as file:
+        file.learn([5, 6, 7], "smollm")
+        with closing(sqlite3.connect(datastore.path, isolation_level=None, timeout=0)) as other:
+            assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
 
 
 # ---------------------------------------------------------------- the file
@@ -228,10 +230,12 @@ def test_two_programs_learn_at_once_and_nothing_is_lost(path: Path) -> None:
 
 
 def test_clearing_is_seen_by_a_program_that_runs(datastore: Datastore) -> None:
-    learn(datastore.path, *[[1, 2, 3, 4]] * 9)
+    learn(datastore.path, *[[1, 2, 3, 4]] * 9, list(range(900)))
     assert guesses(datastore, [1, 2, 3], 1) == [4]
+    size = datastore.path.stat().st_size
     with closing(NgramFile.open(datastore.path)) as file:
         file.clear()
+    assert datastore.path.stat().st_size < size // 2
     assert guesses(datastore, [1, 2, 3], 1) == []
     assert b"smollm" not in datastore.path.read_bytes()
 
