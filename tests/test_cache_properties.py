@@ -40,20 +40,20 @@ KINDS: dict[str, Callable[[], Any]] = {
     "row by row": lambda: build("phi3small", num_hidden_layers=2),
 }
 
+ROWS = st.integers(1, 6)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("forward"), st.integers(1, 6)),
-        st.tuples(st.just("verify"), st.integers(1, 6)),
-        st.tuples(st.just("draft"), st.integers(1, 6)),
-        st.tuples(st.just("rewind"), st.integers(0, 40)),
-        st.tuples(st.just("mark_turn"), st.just(0)),
-        st.tuples(st.just("clear"), st.just(0)),
+        st.tuples(st.just("append"), ROWS, st.just(0)),
+        st.tuples(st.just("verify"), ROWS, ROWS),
+        st.tuples(st.just("draft"), ROWS, ROWS),
+        st.tuples(st.just("rewind"), st.integers(0, 40), st.just(0)),
+        st.tuples(st.sampled_from(["mark turn", "clear"]), st.just(0), st.just(0)),
     ),
     min_size=1,
     max_size=12,
 )
-"""What may be done: append rows; append rows behind a checkpoint, in one pass or row by row; take rows
-back, any number of them; remember a turn; forget all."""
+"""What may be done, with two numbers: append rows; append rows in one pass, or row by row, behind a
+checkpoint and take some of them back; take any number of rows back; remember a turn; forget all."""
 
 
 class Sequence:
@@ -124,26 +124,71 @@ def kind(request: pytest.FixtureRequest) -> tuple[Any, int | None]:
 )
 @given(steps=STEPS, prompt=st.integers(1, 24))
 def test_the_logits_are_those_of_a_fresh_cache(
-    kind: tuple[Any, int | None], prompt: int, steps: list[tuple[str, int]]
+    kind: tuple[Any, int | None], prompt: int, steps: list[tuple[str, int, int]]
 ) -> None:
     model, kv_bits = kind
     sequence = Sequence(model, kv_bits=kv_bits)
     sequence.append(prompt)
-    for name, number in steps:
-        if name == "forward":
-            sequence.append(number)
-        elif name == "verify":
-            sequence.cache.checkpoint()
-            sequence.append(number)
-        elif name == "draft":
-            sequence.cache.checkpoint(one_row_passes=True)
-            for _ in range(number):
-                sequence.append(1)
+    for name, count, kept in steps:
+        before = len(sequence.tokens)
+        if name == "append":
+            sequence.append(count)
+        elif name in ("verify", "draft"):
+            one_row = name == "draft"
+            sequence.cache.checkpoint(one_row_passes=one_row)
+            for rows in [1] * count if one_row else [count]:
+                sequence.append(rows)
+            sequence.rewind(before + min(kept, count))
         elif name == "rewind":
-            sequence.rewind(max(0, len(sequence.tokens) - number))
-        elif name == "mark_turn" and sequence.cache.length == len(sequence.tokens):
+            sequence.rewind(max(0, before - count))
+        elif name == "mark turn" and sequence.cache.length == before:
             sequence.cache.mark_turn()
         elif name == "clear":
             sequence.cache.clear()
             sequence.tokens = []
+    sequence.append(1)
     sequence.append(3)
+
+
+@pytest.mark.parametrize("name", ["gpt_oss", "plamo3", "llama/window"])
+def test_a_window_loses_the_end_of_a_first_pass_that_is_longer_than_it(name: str) -> None:
+    sequence = Sequence(build(name), kv_bits=None)
+    sequence.append(20)
+    sequence.rewind(10)
+    assert sequence.cache.length == 10
+    sequence.append(1)
+
+
+@pytest.mark.parametrize("name", ["gpt_oss", "llama4", "gemma4_text", "deepseek_v32"])
+def test_a_rejected_round_leaves_nothing_to_carry_where_rows_can_be_taken_off(name: str) -> None:
+    sequence = Sequence(build(name), kv_bits=None)
+    sequence.append(20)
+    for _ in range(4):
+        sequence.cache.checkpoint()
+        sequence.append(4)
+        sequence.rewind(len(sequence.tokens) - 3)
+        assert sequence.cache.length == len(sequence.tokens)
+
+
+@pytest.mark.parametrize("name", ["mamba", "recurrent_gemma", "deepseek_v41"])
+def test_recurrent_state_goes_back_by_the_whole_pass_and_carries_what_was_kept(name: str) -> None:
+    sequence = Sequence(build(name), kv_bits=None)
+    sequence.append(20)
+    sequence.cache.checkpoint()
+    sequence.append(5)
+    sequence.rewind(22)
+    assert sequence.cache.length == 20
+    assert len(sequence.tokens) == 22
+    sequence.append(2)
+
+
+@pytest.mark.parametrize("name", ["gpt_oss", "llama4", "mamba", "deepseek_v41"])
+def test_the_end_of_a_prompt_is_found_again_after_a_long_answer(name: str) -> None:
+    sequence = Sequence(build(name), kv_bits=None)
+    sequence.append(12)
+    sequence.cache.mark_turn()
+    for _ in range(30):
+        sequence.append(1)
+    sequence.rewind(14)
+    assert sequence.cache.length == 12
+    sequence.append(1)
