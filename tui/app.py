@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.content import Content
 
-from mlxspec.chat.commands import COMMANDS as TABLE
 from mlxspec.chat.commands import parse
 from mlxspec.errors import InvalidSettings, MlxspecError
 from mlxspec.places import Places, places
@@ -22,9 +21,10 @@ from tui.answer import AnswerEntry
 from tui.choices import Choices
 from tui.composer import Composer
 from tui.conversation import Conversation
+from tui.engine_port import EngineLike, real_engine
 from tui.entry import Entry, NoticeEntry
-from tui.feed import JobLike
 from tui.inspector import Inspector
+from tui.keys import BINDINGS, Keys
 from tui.lines import Piece
 from tui.loader import Loader
 from tui.options import ChatOptions
@@ -40,27 +40,10 @@ from tui.welcome import welcome
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from mlxspec.engine import GenerateRequest, LoadRequest
 
 LONG_ANSWER = 20_000  # characters
 T = TypeVar("T")
-TWICE_S = 2.0  # the second Ctrl+C must come within this time
-
-
-class EngineLike(Protocol):
-    """What the app needs of the engine."""
-
-    def load(self, request: LoadRequest) -> JobLike:
-        """Fetch and load models."""
-        ...
-
-    def generate(self, request: GenerateRequest) -> JobLike:
-        """Answer."""
-        ...
-
-    def close(self) -> None:
-        """Stop and let go."""
-        ...
+HINT_S = 2.0
 
 
 def _palette_commands() -> type[Provider]:
@@ -88,27 +71,7 @@ class ChatApp(App[int]):
     """
     VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]  # noqa: RUF012
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (84, "-middle"), (116, "-wide")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(command.key, f"command('{command.name}')", command.summary, show=False, priority=True)
-            for command in TABLE
-            if command.key
-        ),
-        Binding("ctrl+c", "interrupt", show=False, priority=True),
-        Binding("escape", "escape", show=False),
-        Binding("ctrl+r", "recall", show=False, priority=True),
-        Binding("ctrl+g", "write_in_editor", show=False, priority=True),
-        Binding("pageup", "scroll_pages(-1)", show=False, priority=True),
-        Binding("pagedown", "scroll_pages(1)", show=False, priority=True),
-        Binding("shift+up", "scroll_rows(-1)", show=False, priority=True),
-        Binding("shift+down", "scroll_rows(1)", show=False, priority=True),
-        Binding("ctrl+home", "scroll_to_start", show=False, priority=True),
-        Binding("ctrl+end", "scroll_to_end", show=False, priority=True),
-        Binding("alt+up", "mark(-1)", show=False, priority=True),
-        Binding("alt+down", "mark(1)", show=False, priority=True),
-        Binding("f6", "fold", show=False, priority=True),
-        Binding("f7", "copy_code", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = BINDINGS
 
     def __init__(
         self,
@@ -148,11 +111,11 @@ class ChatApp(App[int]):
         self.saved: SavedChat
         self.engine: EngineLike
         self.marked: Entry | None = None
-        self._make_engine = engine or _real_engine
-        self._begun = False
+        self._make_engine = engine or real_engine
+        self.keys = Keys(self)
+        self.begun = False
         self._measured_target = ""
         self._waiting: list[str] = []  # sent before anything was there to take it
-        self._interrupted_at = -TWICE_S
 
     def compose(self) -> ComposeResult:
         """The widgets, from above."""
@@ -185,14 +148,14 @@ class ChatApp(App[int]):
         self.engine = self._make_engine(self.places)
         self.actions.chats.resume()
         self.loader.load()
-        self._begun = True
+        self.begun = True
         for text in self._waiting:
             self.conversation.ask(text)
         self._waiting.clear()
 
     def on_unmount(self) -> None:
         """Save what is pending and let the engine go."""
-        if self._begun:
+        if self.begun:
             self.conversation.close()
             self.saved.store.close()
             self.engine.close()
@@ -320,7 +283,7 @@ class ChatApp(App[int]):
         self.composer.prompts.add(text)
         if call is not None:
             self.action_command(call.command.name, call.argument)
-        elif self._begun:
+        elif self.begun:
             self.safely(self._send)(text)
         else:
             self._waiting.append(text)
@@ -363,70 +326,18 @@ class ChatApp(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The chat's keys mean nothing while something else is over it."""
         del parameters
-        return not (action in _CHAT_ACTIONS and self.screen.is_modal)
+        return not (action in ("command", "key") and self.screen.is_modal)
 
     def action_command(self, name: str, argument: str = "") -> None:
         """Do a command of the table."""
-        if not self._begun:
+        if not self.begun:
             return
         self.safely(partial(self.actions.do, name))(argument)
         self.show_status()
 
-    def action_interrupt(self) -> None:
-        """Ctrl+C: copy, stop, or leave the second time."""
-        if text := self.selected_text():
-            self.actions.answers.copy_text(text, "the marked text")
-            self.transcript.clear_selection()
-        elif self._begun and (self.conversation.stop() or self.loader.cancel()):
-            self._interrupted_at = -TWICE_S
-        elif self._clock() - self._interrupted_at < TWICE_S:
-            self.exit(0)
-        else:
-            self._interrupted_at = self._clock()
-            self.hint("Press Ctrl+C once more to leave")
-
-    def action_escape(self) -> None:
-        """Esc: stop the answer, or a download; keep everything."""
-        if self.actions.answers.give_up_editing() or not self._begun:
-            return
-        if not (self.conversation.stop() or self.loader.cancel() or self.actions.models.cancel_pull()):
-            self.mark(None)
-
-    def action_recall(self) -> None:
-        """Search what was sent."""
-        self.actions.recall()
-
-    def action_write_in_editor(self) -> None:
-        """Write in $EDITOR."""
-        self.actions.write_in_editor()
-
-    def action_scroll_pages(self, pages: int) -> None:
-        """Scroll the transcript."""
-        self.transcript.scroll_pages(pages)
-
-    def action_scroll_rows(self, rows: int) -> None:
-        """Scroll the transcript."""
-        self.transcript.scroll_rows(rows)
-
-    def action_scroll_to_start(self) -> None:
-        """Go to the first message."""
-        self.transcript.to_start()
-
-    def action_scroll_to_end(self) -> None:
-        """Go to the end and follow it."""
-        self.transcript.to_end()
-
-    def action_mark(self, step: int) -> None:
-        """Mark the message above or below."""
-        self.actions.answers.mark_next(step)
-
-    def action_fold(self) -> None:
-        """Fold or unfold thinking."""
-        self.actions.answers.fold(self.marked)
-
-    def action_copy_code(self) -> None:
-        """Copy the last code block."""
-        self.action_command("copy", "code")
+    def action_key(self, name: str) -> None:
+        """Do what a key does that is no command."""
+        self.keys.do(name)
 
     def mark(self, entry: Entry | None) -> None:
         """Let commands go to this entry; None for the last one."""
@@ -441,9 +352,14 @@ class ChatApp(App[int]):
         """What is marked in the transcript or the composer."""
         return self.transcript.selected_text() or self.composer.selected_text
 
+    def clear_selected_text(self) -> None:
+        """Mark nothing any more."""
+        self.transcript.clear_selection()
+        self.composer.move_cursor(self.composer.cursor_location)
+
     def hint(self, text: str) -> None:
         """Say something that goes away by itself."""
-        self.notify(Content(text).plain, timeout=TWICE_S, markup=False)
+        self.notify(Content(text).plain, timeout=HINT_S, markup=False)
 
     def use_theme(self, name: str) -> None:
         """Change the colours, and remember it."""
@@ -460,28 +376,12 @@ class ChatApp(App[int]):
 
         self.safely(change)(value)
 
-    def _clock(self) -> float:
-        import time
-
-        return time.monotonic()
-
-
-_CHAT_ACTIONS = frozenset(
-    binding.action.partition("(")[0] for binding in ChatApp.BINDINGS if isinstance(binding, Binding)
-)
-
 
 def _settings(where: Places) -> tuple[Settings, InvalidSettings | None]:
     try:
         return load_settings(where), None
     except InvalidSettings as error:
         return Settings(), error
-
-
-def _real_engine(where: Places) -> EngineLike:
-    from mlxspec.engine import Engine
-
-    return Engine(where)
 
 
 def run(**options: Any) -> int:

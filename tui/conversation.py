@@ -23,6 +23,7 @@ from tui.choices import turns
 from tui.entry import Entry, UserEntry
 from tui.feed import Feed
 from tui.meter import Meter
+from tui.saved_entries import entries_of
 
 if TYPE_CHECKING:
     from mlxspec.chat.answer_writer import AnswerWriter
@@ -279,31 +280,7 @@ class Conversation:
     # Showing
 
     def _show(self, messages: Sequence[SavedMessage]) -> None:
-        from mlxspec.chat.records import MessageState
-
-        versions = self._app.saved.versions()
-        entries: list[Entry] = []
-        for message in messages:
-            if message.role == "user":
-                entries.append(
-                    UserEntry(message.content, message=message.id, versions=versions.get(message.id, (1, 1)))
-                )
-                continue
-            answer = AnswerEntry.saved(
-                message.content,
-                lambda id=message.id: self._app.saved.spans(id),  # type: ignore[misc]
-                message=message.id,
-                versions=versions.get(message.id, (1, 1)),
-            )
-            answer.stats = message.stats
-            if message.state is MessageState.STOPPED:
-                answer.note = "Stopped."
-            elif message.state is MessageState.FAILED:
-                answer.note = "It failed."
-            if self._app.coloured:
-                answer.colour(True)
-            entries.append(answer)
-        self._app.show_entries(entries)
+        self._app.show_entries(entries_of(messages, self._app.saved, coloured=self._app.coloured))
 
     def _index_of(self, entry: Entry | None, messages: Sequence[SavedMessage]) -> int:
         wanted = getattr(entry, "message", None)

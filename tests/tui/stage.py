@@ -16,7 +16,7 @@ from tui.app import ChatApp
 from tui.entry import NoticeEntry, UserEntry
 from tui.options import ChatOptions
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Stage:
@@ -96,7 +96,7 @@ async def stage(
     app = ChatApp(options, engine=lambda _: ScriptedEngine(script))
     async with app.run_test(size=size, tooltips=False) as pilot:
         on_stage = Stage(app, pilot, script)
-        await on_stage.until(lambda: app._begun)
+        await on_stage.until(lambda: app.begun)
         if isinstance(script.load[-1], LAST_EVENTS):
             await on_stage.until(lambda: not app.loader.doing)
         yield on_stage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui.spans import Span, SpanFlow
@@ -22,11 +22,13 @@ def text_of(flow: SpanFlow) -> str:
     return "".join(line.text + ("" if line.continues else "\n") for line in flow.lines)[:-1]
 
 
+@settings(deadline=None)
 @given(PIECES, st.integers(4, 30))
 def test_the_lines_join_to_the_text(pieces: list[str], width: int) -> None:
     assert text_of(flow_of(pieces, width)) == "".join(pieces)
 
 
+@settings(deadline=None)
 @given(PIECES, st.integers(4, 30), st.integers(4, 30))
 def test_another_width_gives_the_lines_that_it_would_have_given(
     pieces: list[str], width: int, other: int
@@ -36,6 +38,7 @@ def test_another_width_gives_the_lines_that_it_would_have_given(
     assert [line.text for line in flow.lines] == [line.text for line in flow_of(pieces, other).lines]
 
 
+@settings(deadline=None)
 @given(PIECES, st.integers(4, 30))
 def test_every_line_knows_where_it_starts(pieces: list[str], width: int) -> None:
     text = "".join(pieces)

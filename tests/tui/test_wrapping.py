@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -39,6 +39,7 @@ def test_an_emoji_of_several_people_is_never_cut() -> None:
     assert all(part.count(FAMILY) or not part.strip() for part in lines(FAMILY * 5, 3))
 
 
+@settings(deadline=None)
 @given(TEXTS, st.integers(2, 20))
 def test_lines_join_to_the_text_and_fit(text: str, width: int) -> None:
     found = lines(text, width)
@@ -46,6 +47,7 @@ def test_lines_join_to_the_text_and_fit(text: str, width: int) -> None:
     assert all(cell_len(line.rstrip(" ")) <= width for line in found)
 
 
+@settings(deadline=None)
 @given(TEXTS, st.integers(2, 20))
 def test_text_that_comes_later_moves_no_break_but_the_last(text: str, width: int) -> None:
     whole = breaks(text, width)
