@@ -193,3 +193,20 @@ def test_the_end_of_a_prompt_is_found_again_after_each_answer(name: str) -> None
         sequence.rewind(14)
         assert sequence.cache.length == 12
         sequence.append(1)
+
+
+@pytest.mark.parametrize("name", ["gpt_oss", "mamba"])
+def test_a_turn_that_was_taken_back_is_remembered_no_more(name: str) -> None:
+    sequence = Sequence(build(name), kv_bits=None)
+    for rows in (6, 14):
+        sequence.append(rows)
+        sequence.cache.mark_turn()
+    for _ in range(12):
+        sequence.append(1)
+    sequence.rewind(10)
+    assert sequence.cache.length == 6
+    for _ in range(24):
+        sequence.append(1)
+    sequence.rewind(24)
+    assert sequence.cache.length == 6
+    sequence.append(1)

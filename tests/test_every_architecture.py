@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 
 from mlxspec.decoding.cache import PromptCache
+from mlxspec.decoding.controller import CARRYING_ROWS
 from mlxspec.errors import UnsupportedCache
 from tests.answers import some_prompt
 from tests.architecture_checks import (
@@ -84,6 +85,11 @@ def test_later_turns_equal_cold_runs_and_reuse_what_was_read(name: str) -> None:
 @pytest.mark.parametrize("name", FEW)
 def test_the_answer_after_any_failure_is_a_fresh_one(name: str) -> None:
     assert check_failures(subject(name), tokens=3) > 20
+
+
+def test_what_a_recurrent_target_carries_does_not_add_up_without_end() -> None:
+    given = check_target(subject("mamba"), draft="erring", k=6, temperature=1.0, tokens=40)
+    assert 0 < given.carried <= (CARRYING_ROWS - 1) * given.passes
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3_5"])
