@@ -1,8 +1,8 @@
 """Greedy ids of speculative decoding against mlx-lm's `generate_step`, default model, float32 weights.
 
-    python benchmarks/losslessness.py [--part 1/2] [--max-tokens N]
+    python benchmarks/losslessness.py [--part 1/2] [--max-tokens N] [--bits 3] [--only draft_model:8]
 
-All prompts of mlxspec's bench, lookup and a draft model (the target itself in 3 bits), k = 1, 4, 8. Prints a
+All prompts of mlxspec's bench, lookup and a draft model (the target rounded to fewer bits), k = 1, 4, 8. Prints a
 row for each way and exits with 1 when one answer differs. The speeds are for orientation: `mlxspec bench`
 measures them properly.
 """
@@ -38,13 +38,13 @@ from mlxspec.models.registry import load_registry
 from mlxspec.places import places
 
 
-def three_bits(model: nn.Module) -> nn.Module:
-    """The model rounded to 3 bits and back to float32, which is faster than 3 bits on a CPU."""
+def rounded(model: nn.Module, bits: int) -> nn.Module:
+    """The model rounded to `bits` and back to float32, which is faster than packed weights on a CPU."""
     draft = copy.deepcopy(model)
     for _, layer in draft.named_modules():
         if isinstance(layer, nn.Linear | nn.Embedding):
-            packed = mx.quantize(layer.weight, group_size=64, bits=3)
-            layer.weight = mx.dequantize(*packed, group_size=64, bits=3)
+            packed = mx.quantize(layer.weight, group_size=64, bits=bits)
+            layer.weight = mx.dequantize(*packed, group_size=64, bits=bits)
     mx.eval(draft.parameters())
     return draft
 
@@ -91,10 +91,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", default="1/1", help="I/N: every Nth prompt from the Ith on")
     parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--bits", type=int, default=3, help="of the draft model")
+    parser.add_argument("--only", help="WAY:K, such as draft_model:8")
     options = parser.parse_args()
     first, step = (int(number) for number in options.part.split("/"))
     target = default_target()
-    draft = three_bits(target.model)
+    draft = rounded(target.model, options.bits)
     prompts = [
         render(target.tokenizer, (Message("user", prompt.prompt),), think=None)
         for prompt in bench_prompts()[first - 1 :: step]
@@ -104,6 +106,9 @@ def main() -> int:
     plain_s = time.perf_counter() - began
     print(f"{'way':<14} {'k':>2}  equal  acceptance  tokens/pass  time against plain")
     ways: dict[str, list[int]] = {"plain": [0], "lookup": [1, 4, 8], "draft_model": [4, 1, 8]}
+    if options.only:
+        way, k = options.only.split(":")
+        ways = {way: [int(k)]}
     different = 0
     for way, ks in ways.items():
         for k in ks:
