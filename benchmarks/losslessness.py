@@ -2,9 +2,9 @@
 
     python benchmarks/losslessness.py [--part 1/2] [--max-tokens N] [--bits 3] [--only draft_model:8]
 
-All prompts of mlxspec's bench, lookup and a draft model (the target rounded to fewer bits), k = 1, 4, 8. Prints a
-row for each way and exits with 1 when one answer differs. The speeds are for orientation: `mlxspec bench`
-measures them properly.
+All prompts of mlxspec's bench, lookup and a draft model (the target rounded to fewer bits), k = 1, 4, 8.
+Prints a row for each way and exits with 1 when one answer differs. The speeds are for orientation: `mlxspec
+bench` measures them properly.
 """
 
 from __future__ import annotations
