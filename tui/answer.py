@@ -241,6 +241,7 @@ class AnswerEntry(Entry):
                 [("no longer in the prompt: the context is full", "warning")], width, gutter=INDENT
             )
         if self.note:
+            lines.append(Line([]))
             lines += wrapped([(self.note, "warning")], width, gutter=INDENT)
         if self.coloured and self.origins:
             lines += [Line([]), *wrapped(legend.pieces(self.origins), width, gutter=INDENT)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NEARLY_FULL = 0.85
 _NOTES = {
-    FinishReason.LENGTH: "Ended at the most tokens that were allowed.",
+    FinishReason.LENGTH: "Ended at the most tokens that were allowed, max-tokens.",
     FinishReason.CONTEXT: "Ended because the context is full.",
     FinishReason.CANCELLED: "Stopped.",
 }

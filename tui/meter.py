@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Callable
 
@@ -81,8 +80,8 @@ class Meter:
         """Of the plain rounds so far, which is what this machine does without guesses; None for few."""
         if len(self._plain_rounds_s) < FEW_ROUNDS:
             return None
-        middle = statistics.median(self._plain_rounds_s)
-        return 1 / middle if middle > 0 else None
+        spent = sum(self._plain_rounds_s)
+        return len(self._plain_rounds_s) / spent if spent > 0 else None
 
     @property
     def acceptance_rate(self) -> float | None:
