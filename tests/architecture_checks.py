@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from mlxspec.decoding.cache import PromptCache
-from mlxspec.decoding.proposal import Drafter
+from mlxspec.decoding.proposal import Drafter, Proposal
 from mlxspec.decoding.sampling import Sampler
 from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.draft_model import DraftModel
@@ -120,6 +120,27 @@ def check_draft(
     what = f"draft, k {k}, temperature {temperature:.0f}"
     check_equal(target, given.ids, temperature=temperature, what=what)
     return given
+
+
+class _ForgetfulDraft(DraftModel):
+    """Reads everything again before each proposal."""
+
+    def propose(self, k: int) -> Proposal | None:
+        tokens, sampler, cancelled = self._tokens, self._sampler, self._cancelled
+        assert sampler is not None
+        self.close()
+        self.reset(tokens, sampler, cancelled)
+        return super().propose(k)
+
+
+def check_draft_keeps_nothing_rejected(subject: Subject, *, tokens: int) -> None:
+    """After any rejection a draft guesses what one would that reads everything again."""
+    kept, read_again = (
+        answer(subject.state(), some_prompt(), drafters=[kind(subject.erring)], k=4, tokens=tokens)
+        for kind in (DraftModel, _ForgetfulDraft)
+    )
+    assert kept.accepted < kept.proposed, "nothing was rejected"
+    assert (kept.proposed, kept.accepted) == (read_again.proposed, read_again.accepted)
 
 
 def check_turns(subject: Subject, *, tokens: int = 16) -> list[int]:

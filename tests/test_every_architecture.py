@@ -18,6 +18,7 @@ from tests.answers import some_prompt
 from tests.architecture_checks import (
     Subject,
     check_draft,
+    check_draft_keeps_nothing_rejected,
     check_failures,
     check_kv_bits,
     check_target,
@@ -75,6 +76,11 @@ def test_lookup_changes_no_id(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_architecture_drafts_for_another_one(name: str) -> None:
     check_draft(subject(name), subject("llama"), k=3, temperature=1.0, tokens=8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_draft_keeps_no_guess_that_was_rejected(name: str) -> None:
+    check_draft_keeps_nothing_rejected(subject(name), tokens=16)
 
 
 @pytest.mark.parametrize("name", NAMES)
