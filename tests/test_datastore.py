@@ -390,3 +390,18 @@ def test_damage_is_told_in_the_answer_that_meets_it(answering: Answering) -> Non
         f"The datastore was damaged and is now {kept}; a new one begins."
     ]
     assert answering.learnt() == 24
+
+
+def test_a_file_that_another_program_just_writes_is_read_in_the_next_answer(path: Path) -> None:
+    learn(path, [1, 2, 3] * 20)
+    datastore = Datastore(path, target="t", vocab_size=100)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        datastore.begin()
+        assert not any(datastore.counts(key) for key in context_keys([1, 2]))
+        other.execute("ROLLBACK")
+    datastore.begin()
+    assert any(datastore.counts(key) for key in context_keys([1, 2]))
+    assert datastore.troubles() == []
+    datastore.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from mlxspec.drafters.ngram_database import ForeignFile, NewerFile
+from mlxspec.drafters.ngram_database import BUSY, ForeignFile, NewerFile, primary_code
 from mlxspec.drafters.ngram_file import DEFAULT_BYTES, Contents, NgramFile, set_aside
 from mlxspec.places import Places
 
@@ -199,6 +199,8 @@ class Datastore:
                 if kept is not None:
                     self._say(f"The datastore was damaged and is now {kept}; a new one begins.")
                 return
+        if isinstance(error, sqlite3.Error) and primary_code(error) in BUSY:
+            return  # somebody writes just now, perhaps the very first lines: the next answer tries again
         self._usable = False
         self._say(f"The datastore is off: {reason(error, self.path)}.")
 
