@@ -15,6 +15,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from mlxspec.cli.program import run_program
+from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.errors import IncompatiblePair, UsageError
 from mlxspec.lab.bench import Bench, Plan
 from mlxspec.lab.bench_plot import svg
@@ -283,6 +284,26 @@ def test_the_command_writes_tables_json_csv_and_a_picture(
     assert (record["pairs"], record["max_tokens"], len(record["results"])) == (1, 8, 1)
     assert bench(models, "--csv") == 0
     assert capsys.readouterr().out.startswith("temperature,draft,domain,prompt")
+
+
+def test_the_datastore_is_read_when_asked_for_and_never_added_to(
+    models: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench(models, "--datastore") == 2
+    assert "no datastore" in capsys.readouterr().err
+    target = load_target(wanted(str(models / "target"), [], places()), places(), lambda _event: None)
+    path = datastore_path(places(), target.tokenizer.get_vocab())
+    earlier = Datastore(path, target="any", vocab_size=49152)
+    earlier.learn(range(100))
+    earlier.close()
+    looked_up: list[int] = []
+    monkeypatch.setattr(Datastore, "counts", lambda _self, key: looked_up.append(key) or {})
+    monkeypatch.setattr(Datastore, "learn", lambda _self, _tokens: pytest.fail("measuring taught"))
+    assert bench(models) == 0
+    assert not looked_up
+    assert bench(models, "--datastore") == 0
+    assert looked_up
+    assert "with your datastore" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

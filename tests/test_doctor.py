@@ -144,13 +144,13 @@ def test_calibrating_measures_again(
 ) -> None:
     monkeypatch.setattr("mlxspec.engine.pace.BUDGET_S", 0.01)
     target = str(models / "target")
-    code, report = doctor(capsys, "--target", target, "--draft", str(models / "draft"), "--calibrate")
+    code, report = doctor(capsys, "--target", target, "--draft", "lookup", "--calibrate")
     assert code == 0
     assert report["prediction"]["source"] == "measured here"
     pace = last_pace(target, places())
     assert pace is not None
     before = pace.file.stat().st_mtime_ns
-    doctor(capsys, "--target", target, "--draft", str(models / "draft"), "--calibrate")
+    doctor(capsys, "--target", target, "--draft", "lookup", "--calibrate")
     assert pace.file.stat().st_mtime_ns > before
 
 

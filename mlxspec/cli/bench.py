@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +61,10 @@ def bench(
     baseline: Annotated[
         str | None, typer.Option(metavar="NAME", help="Also measure mlx-lm's own generation: mlx-lm.")
     ] = None,
+    datastore: Annotated[
+        bool,
+        typer.Option("--datastore", help="Let lookup read your datastore too; nothing is added to it."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV instead of tables, a line a prompt.")] = False,
     plot: Annotated[bool, typer.Option("--plot", help="Also draw the speed-ups as bars.")] = False,
@@ -87,7 +92,7 @@ def bench(
     )
     picture = None if save is None else Picture(save)
     names = [part for text in draft or ["auto"] for part in text.split(",") if part]
-    measured = _measure(target, names, plan)
+    measured = _measure(target, names, plan, datastore=datastore)
     if picture is not None:
         picture.write(measured)
     if as_json:
@@ -107,6 +112,7 @@ class Measured:
     target: LoadedModel
     plan: Plan
     results: Sequence[DraftResult]
+    with_datastore: bool
 
     @property
     def title(self) -> str:
@@ -118,7 +124,9 @@ class Measured:
         plan = self.plan
         prompts = "1 prompt" if len(plan.prompts) == 1 else f"{len(plan.prompts)} prompts"
         pairs = "1 pair" if plan.pairs == 1 else f"{plan.pairs} pairs"
-        return f"{self.target.name} on {device}: {prompts}, up to {plan.max_tokens} tokens, {pairs}"
+        return f"{self.target.name} on {device}: {prompts}, up to {plan.max_tokens} tokens, {pairs}" + (
+            ", with your datastore" if self.with_datastore else ""
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for --json."""
@@ -138,6 +146,7 @@ class Measured:
             "weight_bytes": self.target.weight_bytes,
             "max_tokens": self.plan.max_tokens,
             "pairs": self.plan.pairs,
+            "datastore": self.with_datastore,
             "results": [result.as_dict() for result in self.results],
         }
 
@@ -221,16 +230,21 @@ def _plan(
     return Plan(prompts, temps, pairs, max_tokens, against_mlx_lm)
 
 
-def _measure(target: str | None, drafts: Sequence[str], plan: Plan) -> Measured:
+def _measure(target: str | None, drafts: Sequence[str], plan: Plan, *, datastore: bool) -> Measured:
     """Load and measure, in this thread alone: MLX belongs to one."""
     from mlxspec.cli.lab_progress import LabProgress
     from mlxspec.lab.bench import Bench
-    from mlxspec.lab.drafts import load_draft, load_target, wanted
+    from mlxspec.lab.drafts import load_draft, load_target, users_datastore, wanted
     from mlxspec.places import places
 
     where = places()
     asked = wanted(target, drafts, where)
     with LabProgress() as progress:
         loaded = load_target(asked, where, progress.event)
-        ways = [load_draft(name, loaded, asked, where, progress.event) for name in asked.drafts]
-        return Measured(loaded, plan, Bench(loaded, ways, plan=plan, progress=progress.step).run())
+        with users_datastore(loaded, where, progress.event) if datastore else nullcontext() as earlier:
+            ways = [
+                load_draft(name, loaded, asked, where, progress.event, datastore=earlier)
+                for name in asked.drafts
+            ]
+            results = Bench(loaded, ways, plan=plan, progress=progress.step).run()
+    return Measured(loaded, plan, results, with_datastore=datastore)

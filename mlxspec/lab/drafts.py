@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ import mlx.nn as nn
 from mlxspec.decoding.calibrate import measure_step
 from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.decoding.proposal import Drafter
+from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.engine.pace import find_pace
@@ -87,11 +89,19 @@ def load_target(asked: Wanted, where: Places, tell: Tell) -> LoadedModel:
 
 
 def load_draft(
-    name: str, target: LoadedModel, asked: Wanted, where: Places, tell: Tell, *, measure: bool = True
+    name: str,
+    target: LoadedModel,
+    asked: Wanted,
+    where: Places,
+    tell: Tell,
+    *,
+    measure: bool = True,
+    datastore: Datastore | None = None,
 ) -> Draft:
     """One of the drafts of `asked`, ready to guess.
 
-    What passes cost is measured when nothing is known of it, unless `measure` says not to.
+    What passes cost is measured when nothing is known of it, unless `measure` says not to. Lookup also reads
+    `datastore`, to which nothing is added.
 
     Raises:
         IncompatiblePair: the model cannot serve this target.
@@ -111,10 +121,31 @@ def load_draft(
     steps: dict[str, float] = {}
     if measure:
         curve, steps = _costs(model, target, loaded, where, tell)
-    drafters: tuple[Drafter, ...] = () if name == NONE else (Lookup(),)
+    drafters: tuple[Drafter, ...] = () if name == NONE else (Lookup(datastore=datastore),)
     if model is not None:
         drafters = (DraftModel(model, context_tokens=context), *drafters)
     return Draft(name, model, drafters, curve, steps)
+
+
+@contextmanager
+def users_datastore(target: LoadedModel, where: Places, tell: Tell) -> Iterator[Datastore]:
+    """The user's datastore for this target, to read.
+
+    Raises:
+        UsageError: there is nothing in it.
+    """
+    path = datastore_path(where, target.tokenizer.get_vocab())
+    if not path.exists():
+        raise UsageError(
+            f"There is no datastore for {target.name} yet.",
+            hint="Answers of `mlxspec run` fill it, and so does `mlxspec datastore learn FILE`.",
+        )
+    datastore = Datastore(path, target=target.name, vocab_size=target.vocab_size)
+    datastore.tell = lambda trouble: tell(Notice(trouble))
+    try:
+        yield datastore
+    finally:
+        datastore.close()
 
 
 def rounded(model: nn.Module, bits: int = MADE_UP_BITS) -> nn.Module:
