@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -106,3 +107,5 @@ def _take_terminal() -> None:
     import termios
 
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # A test runner in the background of a shell hands down a Ctrl-C that is ignored.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -73,7 +73,8 @@ def test_ctrl_c_stops_the_answer_keeps_it_and_exits_130() -> None:
         terminal.type(CTRL_C)
         assert terminal.wait() == 130
     assert "tokens per pass" in terminal.screen
-    assert "word ^C\r\nmlxspec: " in terminal.screen
+    # The terminal's own echo of the key may come between words that were on their way.
+    assert "word \r\nmlxspec: " in terminal.screen.replace("^C", "")
     assert "Traceback" not in terminal.screen
 
 
