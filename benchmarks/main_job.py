@@ -205,7 +205,7 @@ def peak_memory(target: LoadedModel, prompt: Sequence[int]) -> None:
         eos_ids=frozenset(),
     )
     list(decoding.rounds())
-    needed = target.weight_bytes + state.cache.nbytes
+    needed = target.weight_bytes + sum(layer.nbytes for layer in state.cache.layers)
     print(
         f"peak memory: {mx.get_peak_memory() / 1e6:.0f} MB, weights and cache {needed / 1e6:.0f} MB, "
         f"{mx.get_peak_memory() / needed:.1%}"
