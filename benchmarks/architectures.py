@@ -29,6 +29,7 @@ from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.layer_kinds import leaves_of, way_back
 from tests.architecture_checks import (
     Subject,
+    check_closed,
     check_draft,
     check_failures,
     check_kv_bits,
@@ -131,7 +132,7 @@ def examine(name: str, target: Subject) -> tuple[Row, list[str]]:
         itself_accepted=_share(accepted["itself"]),
         erring_draft_accepted=_share(accepted["erring"]),
         reused_in_turns_2_and_3=attempt(lambda: ", ".join(map(str, check_turns(subject)[:2]))),
-        failures_survived=attempt(lambda: str(check_failures(subject))),
+        failures_survived=attempt(lambda: str(check_failures(subject) + check_closed(subject))),
         kv_bits=attempt(lambda: check_kv_bits(name)),
         ties=", ".join(f"{margin:.0e}" for margin in subject.ties) or "none",
     )

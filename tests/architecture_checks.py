@@ -6,8 +6,8 @@ on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -173,13 +173,14 @@ def check_turns(subject: Subject, *, tokens: int = 16) -> list[int]:
     return reused
 
 
-POINTS: dict[str, tuple[Any, str]] = {
-    "forward": (PromptCache, "forward"),
-    "rewind": (PromptCache, "rewind_to"),
-    "sample": (Sampler, "processed"),
-    "noise": (Sampler, "gumbel"),
-}
-"""Where a round is made to fail."""
+def points_of(subject: Subject) -> dict[str, tuple[Any, str]]:
+    """Where a round is made to fail. A model that fails has written to its caches already."""
+    return {
+        "forward": (type(subject.model), "__call__"),
+        "rewind": (PromptCache, "rewind_to"),
+        "sample": (Sampler, "processed"),
+        "noise": (Sampler, "gumbel"),
+    }
 
 
 class Injected(RuntimeError):
@@ -187,9 +188,8 @@ class Injected(RuntimeError):
 
 
 @contextmanager
-def failing(point: str, *, at: int, before: bool) -> Iterator[Callable[[], int]]:
-    """Call number `at` of a point fails, before or after its work. Gives the number of calls so far."""
-    owner, name = POINTS[point]
+def failing(owner: Any, name: str, *, at: int, before: bool) -> Iterator[Callable[[], int]]:
+    """Call number `at` of a function fails, before or after its work. Gives the number of calls so far."""
     whole = getattr(owner, name)
     calls = 0
 
@@ -197,10 +197,10 @@ def failing(point: str, *, at: int, before: bool) -> Iterator[Callable[[], int]]
         nonlocal calls
         calls += 1
         if before and calls - 1 == at:
-            raise Injected(point)
+            raise Injected(name)
         done = whole(*arguments, **named)
         if not before and calls - 1 == at:
-            raise Injected(point)
+            raise Injected(name)
         return done
 
     with patch.object(owner, name, half):
@@ -208,58 +208,63 @@ def failing(point: str, *, at: int, before: bool) -> Iterator[Callable[[], int]]
 
 
 def check_failures(subject: Subject, *, tokens: int = SHORT, temperature: float = 1.0) -> int:
-    """After a failure at any forward, sample, rewind or yield the next answer is a fresh state's.
+    """After a failure at any forward, sample or rewind the next answer is a fresh state's.
 
     Returns how many failures were brought about.
     """
-    next_prompt = [*some_prompt()[:-3], 2, 6]
-    fresh = answer(subject.state(), next_prompt, tokens=tokens, temperature=temperature).ids
     count = 0
+    fresh = _after_failure(subject.state(), temperature=temperature)
+    for point, (owner, name) in points_of(subject).items():
+        at = 0
+        while True:
+            state, drafter = subject.state(), DraftModel(subject.erring)
+            before = at % 2 == 1 and point != "forward"
+            try:
+                with failing(owner, name, at=at, before=before) as calls:
+                    answer(
+                        state, some_prompt(), drafters=[drafter], k=3, tokens=tokens, temperature=temperature
+                    )
+                    if calls() <= at:
+                        break
+            except Injected:
+                count += 1
+                given = _after_failure(state, [drafter], temperature=temperature)
+                assert given == fresh, f"the answer after a failure at {point} {at} is another one"
+            at += 1
+    return count
 
-    def check_next(state: TargetState, drafter: Drafter, what: str) -> None:
-        nonlocal count
-        count += 1
-        given = answer(state, next_prompt, drafters=[drafter], k=3, tokens=tokens, temperature=temperature)
-        assert given.ids == fresh, f"the answer after a failure at {what} is another one"
 
-    for point in POINTS:
-        for before in (True, False):
-            at = 0
-            while True:
-                state, drafter = subject.state(), DraftModel(subject.erring)
-                try:
-                    with failing(point, at=at, before=before) as calls:
-                        answer(
-                            state,
-                            some_prompt(),
-                            drafters=[drafter],
-                            k=3,
-                            tokens=tokens,
-                            temperature=temperature,
-                        )
-                        if calls() <= at:
-                            break
-                except Injected:
-                    check_next(state, drafter, f"{point} {at}")
-                at += 1
-    for place in range(tokens):
-        for how in ("throw", "close"):
+def check_closed(subject: Subject, *, rounds: int = 3, temperature: float = 1.0) -> int:
+    """After an answer that was closed, or failed, at a yield the next answer is a fresh state's.
+
+    Returns how many answers were ended so.
+    """
+    count = 0
+    fresh = _after_failure(subject.state(), temperature=temperature)
+    for place in range(1, rounds + 1):
+        for how in ("close", "throw"):
             state, drafter = subject.state(), DraftModel(subject.erring)
             fill(state, some_prompt())
-            decoding = loop(state, drafters=[drafter], k=3, tokens=tokens, temperature=temperature)
-            rounds = decoding.rounds()
-            if sum(1 for _ in zip(range(place + 1), rounds, strict=False)) <= place:
-                break
-            try:
-                if how == "close":
-                    rounds.close()  # type: ignore[attr-defined]
-                    assert state.cache.length <= len(state.tokens), "rows stay behind the committed tokens"
-                else:
-                    rounds.throw(Injected("yield"))  # type: ignore[attr-defined]
-            except Injected:
-                pass
-            check_next(state, drafter, f"{how} {place}")
+            decoding = loop(state, drafters=[drafter], k=3, temperature=temperature).rounds()
+            for _ in range(place):
+                next(decoding)
+            if how == "close":
+                decoding.close()  # type: ignore[attr-defined]
+                assert state.cache.length <= len(state.tokens), "rows stay behind the committed tokens"
+            else:
+                with suppress(Injected):
+                    decoding.throw(Injected("yield"))  # type: ignore[attr-defined]
+            count += 1
+            given = _after_failure(state, [drafter], temperature=temperature)
+            assert given == fresh, f"the answer after {how} at yield {place} is another one"
     return count
+
+
+def _after_failure(state: TargetState, drafters: Sequence[Drafter] = (), *, temperature: float) -> list[int]:
+    """The next answer, to a prompt that begins as the one before."""
+    prompt = [*some_prompt()[:-3], 2, 6]
+    given = answer(state, prompt, drafters=drafters, k=3, tokens=SHORT, temperature=temperature)
+    return given.ids
 
 
 def check_kv_bits(name: str, *, tokens: int = 24) -> str:

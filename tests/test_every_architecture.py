@@ -17,6 +17,7 @@ from mlxspec.errors import UnsupportedCache
 from tests.answers import some_prompt
 from tests.architecture_checks import (
     Subject,
+    check_closed,
     check_draft,
     check_draft_keeps_nothing_rejected,
     check_failures,
@@ -91,6 +92,11 @@ def test_later_turns_equal_cold_runs_and_reuse_what_was_read(name: str) -> None:
 @pytest.mark.parametrize("name", FEW)
 def test_the_answer_after_any_failure_is_a_fresh_one(name: str) -> None:
     assert check_failures(subject(name), tokens=3) > 20
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_the_answer_after_one_that_was_left_is_a_fresh_one(name: str) -> None:
+    assert check_closed(subject(name)) == 6
 
 
 def test_what_a_recurrent_target_carries_does_not_add_up_without_end() -> None:
