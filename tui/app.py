@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -249,6 +250,8 @@ class ChatApp(App[int]):
 
     def models_loaded(self) -> None:
         """Other models are in memory."""
+        # What loading left behind stays; looking through it again and again would hold up keys and decoding.
+        gc.freeze()
         loaded = self.loader.loaded
         if loaded is not None and loaded.target != self._measured_target:
             self._measured_target, self.conversation.plain_tokens_per_s = loaded.target, None
