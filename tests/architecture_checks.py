@@ -6,7 +6,7 @@ on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -133,14 +133,29 @@ class _ForgetfulDraft(DraftModel):
         return super().propose(k)
 
 
-def check_draft_keeps_nothing_rejected(subject: Subject, *, tokens: int) -> None:
-    """After any rejection a draft guesses what one would that reads everything again."""
+class _WatchedDraft(DraftModel):
+    """Notes how many tokens it lacked at each proposal."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.lacked: list[int] = []
+
+    def _catch_up(self) -> bool:
+        done = super()._catch_up()
+        self.lacked.append(len(self._tokens) - self._cache.length)
+        return done
+
+
+def check_draft_keeps_nothing_rejected(subject: Subject, *, k: int = 4, tokens: int) -> None:
+    """After any rejection a draft guesses what one would that reads everything again, and reads little."""
+    watched = _WatchedDraft(subject.erring)
     kept, read_again = (
-        answer(subject.state(), some_prompt(), drafters=[kind(subject.erring)], k=4, tokens=tokens)
-        for kind in (DraftModel, _ForgetfulDraft)
+        answer(subject.state(), some_prompt(), drafters=[draft], k=k, tokens=tokens)
+        for draft in (watched, _ForgetfulDraft(subject.erring))
     )
     assert kept.accepted < kept.proposed, "nothing was rejected"
     assert (kept.proposed, kept.accepted) == (read_again.proposed, read_again.accepted)
+    assert max(watched.lacked[1:]) <= k + 1, f"a draft read {max(watched.lacked[1:])} tokens again"
 
 
 def check_turns(subject: Subject, *, tokens: int = 16) -> list[int]:
@@ -213,7 +228,7 @@ def check_failures(subject: Subject, *, tokens: int = SHORT, temperature: float 
     Returns how many failures were brought about.
     """
     count = 0
-    fresh = _after_failure(subject.state(), temperature=temperature)
+    fresh = _after_failure(subject.state(), DraftModel(subject.erring), temperature=temperature)
     for point, (owner, name) in points_of(subject).items():
         at = 0
         while True:
@@ -228,7 +243,7 @@ def check_failures(subject: Subject, *, tokens: int = SHORT, temperature: float 
                         break
             except Injected:
                 count += 1
-                given = _after_failure(state, [drafter], temperature=temperature)
+                given = _after_failure(state, drafter, temperature=temperature)
                 assert given == fresh, f"the answer after a failure at {point} {at} is another one"
             at += 1
     return count
@@ -240,7 +255,7 @@ def check_closed(subject: Subject, *, rounds: int = 3, temperature: float = 1.0)
     Returns how many answers were ended so.
     """
     count = 0
-    fresh = _after_failure(subject.state(), temperature=temperature)
+    fresh = _after_failure(subject.state(), DraftModel(subject.erring), temperature=temperature)
     for place in range(1, rounds + 1):
         for how in ("close", "throw"):
             state, drafter = subject.state(), DraftModel(subject.erring)
@@ -255,16 +270,16 @@ def check_closed(subject: Subject, *, rounds: int = 3, temperature: float = 1.0)
                 with suppress(Injected):
                     decoding.throw(Injected("yield"))  # type: ignore[attr-defined]
             count += 1
-            given = _after_failure(state, [drafter], temperature=temperature)
+            given = _after_failure(state, drafter, temperature=temperature)
             assert given == fresh, f"the answer after {how} at yield {place} is another one"
     return count
 
 
-def _after_failure(state: TargetState, drafters: Sequence[Drafter] = (), *, temperature: float) -> list[int]:
-    """The next answer, to a prompt that begins as the one before."""
+def _after_failure(state: TargetState, drafter: DraftModel, *, temperature: float) -> tuple[list[int], int]:
+    """The next answer, to a prompt that begins as the one before, and how many guesses were right."""
     prompt = [*some_prompt()[:-3], 2, 6]
-    given = answer(state, prompt, drafters=drafters, k=3, tokens=SHORT, temperature=temperature)
-    return given.ids
+    given = answer(state, prompt, drafters=[drafter], k=3, tokens=2 * SHORT, temperature=temperature)
+    return given.ids, given.accepted
 
 
 def check_kv_bits(name: str, *, tokens: int = 24) -> str:
