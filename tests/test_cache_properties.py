@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.layer_kinds import leaves_of
-from tests.tiny_models import VOCAB, build
+from tests.tiny_models import VOCAB, WINDOW, build
 
 TOLERANCE = 1e-4
 QUANTISED_TOLERANCE = 5e-3
@@ -210,3 +210,13 @@ def test_a_turn_that_was_taken_back_is_remembered_no_more(name: str) -> None:
     sequence.rewind(24)
     assert sequence.cache.length == 6
     sequence.append(1)
+
+
+def test_passes_of_several_rows_do_not_let_a_window_grow() -> None:
+    sequence = Sequence(build("gpt_oss"), kv_bits=None)
+    sequence.append(20)
+    for _ in range(8):
+        sequence.append(4)
+        sequence.rewind(len(sequence.tokens) - 1)
+    windows = [leaf for leaf in sequence.cache.layers if hasattr(leaf, "max_size")]
+    assert {leaf.keys.shape[2] for leaf in windows} == {WINDOW - 1 + 4 - 1}
