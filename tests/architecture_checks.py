@@ -246,6 +246,7 @@ def check_failures(subject: Subject, *, tokens: int = SHORT, temperature: float 
                 given = _after_failure(state, drafter, temperature=temperature)
                 assert given == fresh, f"the answer after a failure at {point} {at} is another one"
             at += 1
+        assert at, f"nothing failed at {point}"
     return count
 
 
