@@ -80,35 +80,32 @@ def _calibrate(pair: Pair, where: Places) -> None:
     Raises: NotOnDisk when a model is missing, IncompatiblePair when the draft cannot serve.
     """
     from mlxspec.cli.lab_progress import LabProgress
+    from mlxspec.drafters.drafting import DraftChoice, Workshop
+    from mlxspec.drafters.loading import made, understood
     from mlxspec.engine.pace import find_pace, forget_pace
     from mlxspec.engine.pair import MEASURING
-    from mlxspec.errors import IncompatiblePair, NotOnDisk
+    from mlxspec.errors import NotOnDisk
     from mlxspec.events import Loading, Notice
     from mlxspec.models.loading import load_model
+    from mlxspec.models.registry import load_registry
 
-    models = [facts for facts in (pair.target, pair.draft) if facts is not None]
-    if pair.reason is not None and pair.draft is not None:
-        raise IncompatiblePair(
-            f"{pair.draft.spec.name} cannot draft for {pair.target.spec.name}: {pair.reason}.",
-            hint="Choose a draft of the same family, or --draft lookup.",
-        )
-    for facts in models:
-        if facts.folder is None:
+    for facts in (pair.target, pair.draft):
+        if facts is not None and facts.folder is None:
             raise NotOnDisk(
                 f"{facts.spec.name} is not on disk, so it cannot be measured.",
                 hint=f"Fetch it with `mlxspec pull {facts.spec.name}`.",
             )
+    spec, folder = pair.target.spec, pair.target.folder
+    assert folder is not None
     with LabProgress() as progress:
-        loaded = []
-        for facts in models:
-            progress.event(Loading(facts.spec.name))
-            assert facts.folder is not None
-            loaded.append(load_model(facts.spec.name, facts.folder))
-        target, draft = loaded[0], loaded[1] if len(loaded) > 1 else None
-        forget_pace(target, draft, where)
+        progress.event(Loading(spec.name))
+        target = load_model(spec.name, folder)
+        workshop = Workshop(target, spec, load_registry(where), where, progress.event)
+        drafting = made(understood(DraftChoice(pair.drafter), workshop), workshop)
+        forget_pace(target, drafting, where)
         find_pace(
             target,
-            draft,
+            drafting,
             where,
             before_measuring=lambda: progress.event(Notice(MEASURING)),
             cancelled=lambda: False,

@@ -18,8 +18,9 @@ import mlx.core as mx
 
 from mlxspec.decoding.acceptance_history import AcceptanceHistory
 from mlxspec.decoding.adaptive import AdaptiveController
-from mlxspec.decoding.calibrate import measure_curve, measure_step
+from mlxspec.decoding.calibrate import measure_curve
 from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.drafters.drafting import Drafting
 from mlxspec.models.device import device_name
 from mlxspec.models.loading import LoadedModel
 from mlxspec.places import Places
@@ -74,21 +75,21 @@ class Pace:
 
 def find_pace(
     target: LoadedModel,
-    draft: LoadedModel | None,
+    drafting: Drafting,
     where: Places,
     *,
     before_measuring: Callable[[], None],
     cancelled: Callable[[], bool],
 ) -> Pace | None:
     """The pace of a pair: read when it is known, else measured in a few seconds. None when cancelled."""
-    file = where.cache / "pace" / f"{_identity(target, draft)}.json"
+    file = where.cache / "pace" / f"{_identity(target, drafting)}.json"
     if (known := _read(file)) is not None:
         return known
     before_measuring()
     curve = measure_curve(target.model, clock=time.perf_counter, budget_s=BUDGET_S, cancelled=cancelled)
     if curve is None:
         return None
-    steps = {} if draft is None else {"draft_model": measure_step(draft.model, clock=time.perf_counter)}
+    steps = {drafter: measure() for drafter, measure in drafting.steps.items()}
     pace = Pace(curve, steps, {}, file, measured_now=True)
     pace.save()
     return pace
@@ -103,21 +104,21 @@ def last_pace(target_name: str, where: Places) -> Pace | None:
     return None
 
 
-def forget_pace(target: LoadedModel, draft: LoadedModel | None, where: Places) -> None:
+def forget_pace(target: LoadedModel, drafting: Drafting, where: Places) -> None:
     """Measure this pair again the next time."""
-    (where.cache / "pace" / f"{_identity(target, draft)}.json").unlink(missing_ok=True)
+    (where.cache / "pace" / f"{_identity(target, drafting)}.json").unlink(missing_ok=True)
 
 
 def _warmth(temperature: float) -> str:
     return "greedy" if temperature == 0 else "cool" if temperature <= COOL else "warm"
 
 
-def _identity(target: LoadedModel, draft: LoadedModel | None) -> str:
+def _identity(target: LoadedModel, drafting: Drafting) -> str:
     """Names a pair, its weights' types, the device and MLX: whatever the seconds depend on."""
     parts = [device_name(), version("mlx"), str(mx.device_info().get("device_name", ""))]
-    for model in (target, draft):
-        if model is not None:
-            parts += [str(model.folder.resolve()), str(model.weight_bytes)]
+    parts += [str(target.folder.resolve()), str(target.weight_bytes)]
+    if drafting.steps:
+        parts += drafting.key
     digest = hashlib.sha256("|".join(parts).encode()).hexdigest()
     return f"{_file_name(target.name)}-{digest[:DIGITS]}"
 

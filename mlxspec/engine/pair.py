@@ -16,25 +16,20 @@ from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.sampling import SamplingParams
 from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.datastore import Datastore, datastore_path
-from mlxspec.drafters.draft_model import DraftModel
-from mlxspec.drafters.lookup import Lookup
+from mlxspec.drafters.drafting import NONE, DraftChoice, Drafting, Workshop
+from mlxspec.drafters.loading import kept, made, understood
 from mlxspec.engine.answer import Answer
 from mlxspec.engine.job import Job
 from mlxspec.engine.pace import Pace, find_pace
 from mlxspec.engine.requests import GenerateRequest, LoadRequest
-from mlxspec.errors import EngineError, IncompatiblePair, UsageError
+from mlxspec.errors import EngineError, UsageError
 from mlxspec.events import Finished, FinishReason, Loaded, Loading, Notice
 from mlxspec.models import sources
-from mlxspec.models.compatibility import incompatibility
 from mlxspec.models.device import device_name
 from mlxspec.models.loading import LoadedModel, load_model
 from mlxspec.models.registry import ModelSpec, Registry, load_registry
 from mlxspec.places import Places
 from mlxspec.settings import load_settings
-
-LOOKUP = "lookup"
-NONE = "none"
-AUTO = "auto"
 
 MEASURING = "Measuring once what guesses cost on this machine; this takes a few seconds."
 
@@ -49,8 +44,7 @@ class Pair:
         self._kv_bits: int | None = None
         self._context_tokens = 0
         self._sampling: Mapping[str, float] = {}
-        self._draft: LoadedModel | None = None
-        self._drafters: tuple[Drafter, ...] = ()
+        self._drafting = Drafting(NONE)
         self._pace: Pace | None = None
         self._datastore: Datastore | None = None
 
@@ -62,11 +56,11 @@ class Pair:
         self._load_target(spec, request, job)
         self._sampling = spec.sampling
         self._open_datastore(request)
-        draft = self._load_draft(spec, registry, request.draft, job)
+        self._load_draft(spec, registry, request, job)
         job.emit(
             Loaded(
                 target=spec.name,
-                draft=draft,
+                draft=self._drafting.name,
                 device=device_name(),
                 load_s=time.perf_counter() - started,
                 context_tokens=self._context_tokens,
@@ -81,7 +75,7 @@ class Pair:
         """
         if self._target is None or self._state is None:
             raise EngineError("No model is loaded.", hint="Load a target first.")
-        drafters = self._drafters if request.speculate else ()
+        drafters = self._drafting.drafters if request.speculate else ()
         self._tell_troubles(job)
         answer = Answer(
             request,
@@ -112,7 +106,7 @@ class Pair:
             assert self._target is not None
             self._pace = find_pace(
                 self._target,
-                self._draft,
+                self._drafting,
                 self._places,
                 before_measuring=lambda: job.emit(Notice(MEASURING)),
                 cancelled=job.cancelled,
@@ -121,8 +115,8 @@ class Pair:
 
     def unload(self) -> None:
         """Let go of everything and give the memory back."""
-        self._target = self._state = self._draft = self._pace = None
-        self._drafters = ()
+        self._target = self._state = self._pace = None
+        self._drafting = Drafting(NONE)
         self._close_datastore()
         _give_back_memory()
 
@@ -139,33 +133,18 @@ class Pair:
             self._kv_bits = request.kv_bits
         self._context_tokens = _context(request.context, self._target)
 
-    def _load_draft(self, target: ModelSpec, registry: Registry, name: str, job: Job) -> str:
-        """Make the drafters and return what to call them."""
-        if name == NONE:
-            self._set_drafters(None, ())
-            return NONE
-        spec = self._draft_spec(target, registry, name, job)
-        if spec is None:
-            self._set_drafters(None, (self._lookup(),))
-            return LOOKUP
-        folder = self._pull(spec, job)
-        if self._draft is None or self._draft.folder != folder:
-            self._set_drafters(None, ())
-            job.emit(Loading(spec.name))
-            draft = load_model(spec.name, folder)
-            if not self._may_serve(draft, spec, automatic=name == AUTO, job=job):
-                self._set_drafters(None, (self._lookup(),))
-                return LOOKUP
-            model = DraftModel(draft.model, context_tokens=draft.context_tokens)
-            self._set_drafters(draft, (model, self._lookup()))
-        else:
-            self._drafters = tuple(
-                self._lookup() if isinstance(drafter, Lookup) else drafter for drafter in self._drafters
-            )
-        return spec.name
-
-    def _lookup(self) -> Lookup:
-        return Lookup(datastore=self._datastore)
+    def _load_draft(self, target: ModelSpec, registry: Registry, request: LoadRequest, job: Job) -> None:
+        """Who drafts from now on. What is in memory already and meant again stays there."""
+        assert self._target is not None
+        workshop = Workshop(
+            self._target, target, registry, self._places, job.emit, job.cancelled, self._datastore
+        )
+        order = understood(DraftChoice(request.draft), workshop)
+        if order.key == self._drafting.key:
+            self._drafting = kept(self._drafting, order, workshop)
+            return
+        self._set_drafting(Drafting(NONE))
+        self._set_drafting(made(order, workshop))
 
     def _open_datastore(self, request: LoadRequest) -> None:
         """Let this target's earlier answers be looked up and new ones learnt, if that is wanted."""
@@ -200,44 +179,10 @@ class Pair:
             for trouble in self._datastore.troubles():
                 job.emit(Notice(trouble))
 
-    def _draft_spec(self, target: ModelSpec, registry: Registry, name: str, job: Job) -> ModelSpec | None:
-        """Which draft model is meant; None for lookup alone."""
-        if name == LOOKUP:
-            return None
-        if name != AUTO:
-            return registry.resolve(name)
-        spec = registry.draft_of(target)
-        if spec is not None and sources.find(spec, self._places) is None:
-            job.emit(
-                Notice(
-                    f"The draft {spec.name} is not on disk, so guesses are copied from the chat; "
-                    f"`mlxspec pull {target.name}` fetches it."
-                )
-            )
-            return None
-        return spec
-
-    def _may_serve(self, draft: LoadedModel, spec: ModelSpec, *, automatic: bool, job: Job) -> bool:
-        assert self._target is not None
-        reason = incompatibility(self._target, draft)
-        if reason is None:
-            return True
-        if not automatic:
-            raise IncompatiblePair(
-                f"{spec.name} cannot draft for {self._target.name}: {reason}.",
-                hint="Choose a draft of the same family, or --draft lookup.",
-            )
-        job.emit(
-            Notice(f"{spec.name} cannot draft for {self._target.name} ({reason}); lookup guesses instead.")
-        )
-        return False
-
-    def _set_drafters(self, draft: LoadedModel | None, drafters: tuple[Drafter, ...]) -> None:
-        dropped = self._draft is not None and draft is not self._draft
-        if draft is not self._draft:
-            self._pace = None
-        self._draft = draft
-        self._drafters = drafters
+    def _set_drafting(self, drafting: Drafting) -> None:
+        dropped = bool(self._drafting.steps)  # it had weights of its own
+        self._drafting = drafting
+        self._pace = None
         if dropped:
             _give_back_memory()
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mlxspec.decoding.cache import PromptCache
-from mlxspec.engine.pair import AUTO, LOOKUP, NONE
+from mlxspec.drafters.drafting import AUTO, LOOKUP, NONE
+from mlxspec.drafters.loading import names_a_model
 from mlxspec.errors import ModelError, UsageError
 from mlxspec.lab.machine import Finding, Level
 from mlxspec.lab.prediction import Prediction
@@ -196,7 +197,7 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
     draft_spec = None
     if draft == AUTO:
         draft_spec = registry.draft_of(spec)
-    elif draft not in (LOOKUP, NONE):
+    elif names_a_model(draft):
         draft_spec = registry.resolve(draft)
     facts = ModelFacts.of(spec, where)
     draft_facts = None if draft_spec is None else ModelFacts.of(draft_spec, where)

@@ -22,13 +22,13 @@ from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.decoding.proposal import Drafter
 from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.draft_model import DraftModel
-from mlxspec.drafters.lookup import Lookup
+from mlxspec.drafters.drafting import DraftChoice, Drafting, Workshop
+from mlxspec.drafters.loading import made, meant_by, understood
 from mlxspec.engine.pace import find_pace
-from mlxspec.engine.pair import AUTO, LOOKUP, MEASURING, NONE
-from mlxspec.errors import IncompatiblePair, UsageError
+from mlxspec.engine.pair import MEASURING
+from mlxspec.errors import UsageError
 from mlxspec.events import Event, Loading, Notice
 from mlxspec.models import sources
-from mlxspec.models.compatibility import incompatibility
 from mlxspec.models.loading import LoadedModel, load_model
 from mlxspec.models.registry import ModelSpec, Registry, load_registry
 from mlxspec.places import Places
@@ -47,7 +47,7 @@ class Draft:
 
     Attributes:
         name: what it was called.
-        model: the draft model; None for lookup alone and for none.
+        model: the draft model; None where there is none of its own.
         drafters: who proposes; none is plain decoding.
         curve: the target's verify curve; None where that was not asked for.
         steps: seconds of one guess by drafter.
@@ -107,24 +107,29 @@ def load_draft(
         IncompatiblePair: the model cannot serve this target.
         UsageError: the target has not so many layers, or cannot do with some of them.
     """
-    model: Any | None = None
-    loaded: LoadedModel | None = None
-    context = target.context_tokens
-    if name == THREE_BITS:
-        model = rounded(target.model)
-    elif match := FIRST_LAYERS.fullmatch(name):
-        model = first_layers(target.model, int(match[1]))
-    elif name not in (LOOKUP, NONE):
-        loaded = _load_named(name, target, asked, where, tell)
-        model, context = loaded.model, loaded.context_tokens
+    workshop = Workshop(target, asked.target, asked.registry, where, tell, datastore=datastore)
+    made_up = _made_up(name, target)
+    if made_up is None:
+        drafting = made(understood(DraftChoice(name), workshop), workshop)
+        model = drafting.model.model if drafting.model else None
+    else:
+        drafter = DraftModel(made_up, context_tokens=target.context_tokens)
+        drafting, model = Drafting(name, (drafter, workshop.lookup())), made_up
     curve: VerifyCurve | None = None
     steps: dict[str, float] = {}
     if measure:
-        curve, steps = _costs(model, target, loaded, where, tell)
-    drafters: tuple[Drafter, ...] = () if name == NONE else (Lookup(datastore=datastore),)
-    if model is not None:
-        drafters = (DraftModel(model, context_tokens=context), *drafters)
-    return Draft(name, model, drafters, curve, steps)
+        pace = find_pace(
+            target,
+            drafting,
+            where,
+            before_measuring=lambda: tell(Notice(MEASURING)),
+            cancelled=lambda: False,
+        )
+        assert pace is not None, "nobody cancels"
+        curve, steps = pace.curve, dict(pace.steps)
+        if made_up is not None:
+            steps["draft_model"] = measure_step(made_up, clock=time.perf_counter)
+    return Draft(name, model, drafting.drafters, curve, steps)
 
 
 @contextmanager
@@ -194,39 +199,17 @@ def first_layers(model: Any, count: int) -> nn.Module:
     return draft
 
 
+def _made_up(name: str, target: LoadedModel) -> nn.Module | None:
+    """The model of `3bit` or `layers:N`, None for other names."""
+    if name == THREE_BITS:
+        return rounded(target.model)
+    match = FIRST_LAYERS.fullmatch(name)
+    return first_layers(target.model, int(match[1])) if match else None
+
+
 def _meant(name: str, target: ModelSpec, registry: Registry, where: Places) -> str:
-    if name == AUTO:
-        spec = registry.draft_of(target)
-        return LOOKUP if spec is None or sources.find(spec, where) is None else spec.name
     if name.startswith("layers:") and not FIRST_LAYERS.fullmatch(name):
         raise UsageError(f"{name!r} is no draft.", hint="Give layers:N, such as layers:8.")
-    if name not in (LOOKUP, NONE, THREE_BITS) and not FIRST_LAYERS.fullmatch(name):
-        registry.resolve(name)
-    return name
-
-
-def _load_named(name: str, target: LoadedModel, asked: Wanted, where: Places, tell: Tell) -> LoadedModel:
-    spec = asked.registry.resolve(name)
-    folder = sources.pull(spec, where, progress=tell, cancelled=lambda: False)
-    tell(Loading(spec.name))
-    loaded = load_model(spec.name, folder)
-    if reason := incompatibility(target, loaded):
-        raise IncompatiblePair(
-            f"{spec.name} cannot draft for {target.name}: {reason}.",
-            hint="Choose a draft of the same family, or --draft lookup.",
-        )
-    return loaded
-
-
-def _costs(
-    model: Any | None, target: LoadedModel, loaded: LoadedModel | None, where: Places, tell: Tell
-) -> tuple[VerifyCurve, dict[str, float]]:
-    """The target's curve and the draft's step; those of made-up drafts are measured each time."""
-    pace = find_pace(
-        target, loaded, where, before_measuring=lambda: tell(Notice(MEASURING)), cancelled=lambda: False
-    )
-    assert pace is not None, "nobody cancels"
-    steps = dict(pace.steps)
-    if model is not None and loaded is None:
-        steps["draft_model"] = measure_step(model, clock=time.perf_counter)
-    return pace.curve, steps
+    if name == THREE_BITS or FIRST_LAYERS.fullmatch(name):
+        return name
+    return meant_by(name, target, registry, where)

@@ -1,0 +1,178 @@
+"""A name or a folder -> who drafts. `KINDS` is the one table of the kinds of drafts and their makers.
+
+In two steps, so that weights of a draft that goes can be let go of before those of the next one come:
+`understood` finds out what is meant and fetches it, `made` brings it into memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mlxspec.drafters.drafting import AUTO, LOOKUP, NONE, DraftChoice, Drafting, Order, Workshop
+from mlxspec.drafters.lookup import Lookup
+from mlxspec.drafters.model_maker import make_model
+from mlxspec.errors import BrokenModel, UsageError
+from mlxspec.events import Notice
+from mlxspec.models import sources
+from mlxspec.models.registry import ModelSpec, PathSource, Registry
+from mlxspec.places import Places
+
+DRAFT_FILE = "mlxspec_draft.json"
+"""In a draft's folder, says by its `kind` what the draft is. A model without it is a draft model."""
+
+MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of draft.
+
+    Attributes:
+        make: brings it into memory.
+        word: how `--draft` names it: "lookup", or "exit:N" with a number; "" when only folders are named.
+        about: what it does, for lists.
+    """
+
+    make: Callable[[Order, Workshop], Drafting]
+    word: str = ""
+    about: str = ""
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        """What a name of this kind looks like; its group is the number, if it takes one."""
+        word, colon, _ = self.word.partition(":")
+        if not word:
+            return None
+        return re.compile(re.escape(word) + (":([1-9][0-9]*)" if colon else "()"))
+
+
+KINDS: dict[str, Kind] = {
+    LOOKUP: Kind(
+        lambda order, workshop: Drafting(LOOKUP, (workshop.lookup(),), key=order.key),
+        LOOKUP,
+        "copies from the chat; needs no second model",
+    ),
+    NONE: Kind(lambda order, _: Drafting(NONE, key=order.key), NONE, "no guesses: plain decoding"),
+    MODEL: Kind(make_model),
+}
+
+
+def words() -> tuple[str, ...]:
+    """What may be given as a draft beside the names of models: auto, lookup, none, exit:N and so on."""
+    return (AUTO, *(kind.word for kind in KINDS.values() if kind.word))
+
+
+def names_a_model(name: str) -> bool:
+    """Whether a draft of this name is a model or a folder, and not a word of the table. Raises UsageError."""
+    return name != AUTO and _worded(DraftChoice(name)) is None
+
+
+def understood(choice: DraftChoice, workshop: Workshop) -> Order:
+    """What is meant by a choice, its files fetched.
+
+    Raises:
+        UnknownModel: the name means nothing.
+        UsageError: it is written unlike what it begins as.
+        SourceError, ModelError: as `sources.pull`.
+    """
+    if (worded := _worded(choice)) is not None:
+        return worded
+    automatic = choice.name == AUTO
+    spec = automatic_draft(workshop) if automatic else workshop.registry.resolve(choice.name)
+    if spec is None:
+        return Order(LOOKUP, LOOKUP, choice, automatic=True)
+    folder = draft_folder(spec, workshop.places) or sources.pull(
+        spec, workshop.places, progress=workshop.tell, cancelled=workshop.cancelled
+    )
+    config = draft_config(folder)
+    kind = config.get("kind", MODEL)
+    if kind not in KINDS:
+        raise BrokenModel(
+            f"{folder / DRAFT_FILE} has the kind {kind!r}, which is not known.",
+            hint="Use a newer version of mlxspec, or another draft.",
+        )
+    return Order(kind, spec.name, choice, folder=folder, config=config, automatic=automatic)
+
+
+def made(order: Order, workshop: Workshop) -> Drafting:
+    """Bring an order into memory. Raises what its maker raises."""
+    return KINDS[order.kind].make(order, workshop)
+
+
+def kept(drafting: Drafting, order: Order, workshop: Workshop) -> Drafting:
+    """What is in memory already, for an order with its key; lookup begins anew with the datastore of now."""
+    drafters = tuple(
+        workshop.lookup() if isinstance(drafter, Lookup) else drafter for drafter in drafting.drafters
+    )
+    return replace(drafting, name=order.name, drafters=drafters)
+
+
+def automatic_draft(workshop: Workshop) -> ModelSpec | None:
+    """The target's own draft if it is on disk; None, and a notice where there is one to fetch, if not."""
+    spec = workshop.registry.draft_of(workshop.spec)
+    if spec is None or draft_folder(spec, workshop.places) is not None:
+        return spec
+    workshop.tell(
+        Notice(
+            f"The draft {spec.name} is not on disk, so guesses are copied from the chat; "
+            f"`mlxspec pull {workshop.spec.name}` fetches it."
+        )
+    )
+    return None
+
+
+def draft_folder(spec: ModelSpec, places: Places) -> Path | None:
+    """The draft's folder when it is on disk and whole; one that says its kind need not be a whole model."""
+    if isinstance(spec.source, PathSource) and (spec.source.path / DRAFT_FILE).is_file():
+        return spec.source.path
+    return sources.find(spec, places)
+
+
+def draft_config(folder: Path) -> Mapping[str, Any]:
+    """What a folder says about itself as a draft; empty when it says nothing.
+
+    Raises:
+        BrokenModel: it is no JSON object.
+    """
+    file = folder / DRAFT_FILE
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BrokenModel(f"{file} is damaged.", hint="Make the draft again.") from error
+    if not isinstance(config, dict):
+        raise BrokenModel(f"{file} is no JSON object.", hint="Make the draft again.")
+    return config
+
+
+def _worded(choice: DraftChoice) -> Order | None:
+    """The order of a word of the table; None for a model's name and for auto."""
+    for name, kind in KINDS.items():
+        if kind.pattern is None:
+            continue
+        if match := kind.pattern.fullmatch(choice.name):
+            return Order(name, choice.name, choice, argument=match[1])
+        word, colon, _ = kind.word.partition(":")
+        if colon and choice.name.partition(":")[0] == word:
+            raise UsageError(
+                f"{choice.name!r} is no draft.", hint=f"Give {kind.word} with a whole number from 1."
+            )
+    return None
+
+
+def meant_by(name: str, target: ModelSpec, registry: Registry, places: Places) -> str:
+    """The name of what `name` stands for, without a model in memory: auto becomes a draft or lookup.
+
+    Raises:
+        UnknownModel, UsageError: it means nothing.
+    """
+    if name == AUTO:
+        spec = registry.draft_of(target)
+        return LOOKUP if spec is None or draft_folder(spec, places) is None else spec.name
+    return registry.resolve(name).name if names_a_model(name) else name
