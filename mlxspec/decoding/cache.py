@@ -12,10 +12,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
+from mlxspec.decoding.hidden import HiddenRows, HiddenStates
 from mlxspec.decoding.kv_bits import check_quantisable, quantise
 from mlxspec.decoding.layer_kinds import can_shorten, forgets, leaves_of, shorten, way_back
 
@@ -54,6 +55,7 @@ class PromptCache:
         self.row_by_row = _module_name(model) in ROW_BY_ROW
         self._turns: list[_Checkpoint] = []
         self._round: _Checkpoint | None = None
+        self._hidden: HiddenRows | None = None
         self.layers: list[Any] = []
         self._make_layers()
         if kv_bits is not None:
@@ -64,7 +66,7 @@ class PromptCache:
         """Append tokens [n] and return the logits [n, vocab] after each, in the model's own type."""
         logits = []
         for part in self._passes(tokens):
-            logits.append(self.model(part[None], cache=self.layers)[0])
+            logits.append(self._pass(part))
             self.length += part.shape[0]
             self._quantise()
         return logits[0] if len(logits) == 1 else mx.concatenate(logits)
@@ -73,7 +75,8 @@ class PromptCache:
         """Append tokens [n] whose logits nobody wants, and wait until they are in the cache."""
         for part in self._passes(tokens):
             self.forward(part)
-            mx.eval([leaf.state for leaf in self._leaves()])
+            hidden = self._hidden.waiting() if self._hidden else []
+            mx.eval([leaf.state for leaf in self._leaves()], hidden)
 
     def rewind_to(self, length: int) -> None:
         """Hold at most the first `length` tokens; less when only an older checkpoint is exact."""
@@ -90,6 +93,8 @@ class PromptCache:
         else:
             self._restore(self._nearest(length))
         self._forget_later_checkpoints()
+        if self._hidden:
+            self._hidden.cut(self.length)
 
     def checkpoint(self, *, one_row_passes: bool = False) -> None:
         """Remember this point, so that the rows of the next passes can be taken back.
@@ -106,12 +111,32 @@ class PromptCache:
             return
         self._turns = [*self._turns[-(TURN_CHECKPOINTS - 1) :], saved]
 
+    def watch_hidden(self, points: Sequence[int]) -> None:
+        """From now on keep the hidden states of passes at these points (`hidden.py`), none for none.
+
+        Raises:
+            UnsupportedModel: this model's cannot be reached.
+        """
+        if not points:
+            self._hidden = None
+        elif self._hidden is None or set(self._hidden.states.widths) != set(points):
+            self._hidden = HiddenRows(HiddenStates(self.model, points))
+
+    def take_hidden(self, length: int) -> list[tuple[int, dict[int, mx.array]]]:
+        """What was kept of the tokens before `length` and not taken yet: (first position, rows by point).
+
+        Rows [n, width] may still be on the device. A rewind drops the rows of the tokens it takes out.
+        """
+        return self._hidden.take(length) if self._hidden else []
+
     def clear(self) -> None:
         """Hold nothing, as a new cache does. The way back from a pass that failed half-way."""
         self.length = 0
         self._turns = []
         self._round = None
         self._make_layers()
+        if self._hidden:
+            self._hidden.cut(0)
 
     @property
     def always_exact(self) -> bool:
@@ -132,6 +157,14 @@ class PromptCache:
             for window in self._leaves():
                 if hasattr(window, "max_size"):
                     window.max_size += 1
+
+    def _pass(self, tokens: mx.array) -> mx.array:
+        if self._hidden is None:
+            return cast(mx.array, self.model(tokens[None], cache=self.layers)[0])
+        with self._hidden.states.reading():
+            logits = self.model(tokens[None], cache=self.layers)[0]
+        self._hidden.add(self.length)
+        return cast(mx.array, logits)
 
     def _passes(self, tokens: mx.array) -> list[mx.array]:
         return list(mx.split(tokens, tokens.shape[0])) if self.row_by_row else [tokens]

@@ -16,7 +16,7 @@ from typing import cast
 import mlx.core as mx
 
 from mlxspec.decoding.controller import Choice, Controller, Option, Outcome, Situation
-from mlxspec.decoding.proposal import Drafter, Proposal
+from mlxspec.decoding.proposal import Drafter, Proposal, hidden_points, target_readers
 from mlxspec.decoding.sampling import History, Sampler
 from mlxspec.decoding.stats import DecodeStats
 from mlxspec.decoding.target import TargetState
@@ -122,6 +122,7 @@ class Decoding:
         self._state = state
         self._sampler = sampler
         self._drafters = {drafter.name: drafter for drafter in drafters}
+        self._readers = target_readers(drafters)
         self._controller = controller
         self._max_tokens = max_tokens
         self._eos_ids = eos_ids
@@ -139,8 +140,12 @@ class Decoding:
         """Decode until the answer ends. However this ends, cache and tokens agree afterwards."""
         started = self._last_landing = time.perf_counter()
         try:
+            self._state.cache.watch_hidden(hidden_points(self._readers))
+            for reader in self._readers:
+                reader.attach(self._state.cache)
             for drafter in self._drafters.values():
                 drafter.reset(self._state.tokens, self._sampler, self._cancelled)
+            self._tell_hidden(len(self._state.tokens))
             flight: _Flight | None = self._launch()
             while flight is not None:
                 ahead = self._launch_ahead(flight)
@@ -270,6 +275,8 @@ class Decoding:
             _, accepted, next_token, *guesses = _ids(reading)
         landed = time.perf_counter()
         round_s, self._last_landing = landed - self._last_landing, landed
+        # Before the rewind: it may take out committed tokens too, which are then carried.
+        self._tell_hidden(flight.base + accepted)
         if flight.proposed:
             self._state.cache.rewind_to(flight.base + accepted)
         tokens, origins = self._commit(guesses, accepted, next_token)
@@ -295,6 +302,12 @@ class Decoding:
         self._count(record)
         self.stats.overhead_s += time.perf_counter() - landed
         return record
+
+    def _tell_hidden(self, length: int) -> None:
+        """Hand the hidden states of the tokens before `length` to those who read them."""
+        for start, rows in self._state.cache.take_hidden(length):
+            for reader in self._readers:
+                reader.read_hidden(start, rows)
 
     def _commit(self, guesses: list[int], accepted: int, next_token: int) -> tuple[list[int], list[Origin]]:
         """Commit until the answer ends: end-of-sequence first, then stop strings, then the budget."""

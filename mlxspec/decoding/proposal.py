@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import mlx.core as mx
 
 from mlxspec.decoding.controller import Option
 from mlxspec.decoding.sampling import Sampler
+
+if TYPE_CHECKING:
+    from mlxspec.decoding.cache import PromptCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +49,33 @@ class Drafter(Protocol):
 
     def close(self) -> None:
         """Forget the sequence, whatever state it is in; `reset` may follow."""
+
+
+class TargetReader(Drafter, Protocol):
+    """A drafter that guesses from what the target itself computed.
+
+    Attributes:
+        needs_hidden: the points (`hidden.py`) whose rows it wants; none where the cache is enough.
+    """
+
+    needs_hidden: tuple[int, ...]
+
+    def attach(self, target: PromptCache) -> None:
+        """Guess for the sequence in this cache; called before every `reset`."""
+
+    def read_hidden(self, start: int, rows: Mapping[int, mx.array]) -> None:
+        """Rows [n, width] by point for the committed tokens from position `start` on.
+
+        They may still be on the device. They come after `reset` for what was read of the prompt, and
+        after each pass; some may come twice, and those of a reused prompt never.
+        """
+
+
+def target_readers(drafters: Iterable[Drafter]) -> list[TargetReader]:
+    """Those of the drafters that read from the target."""
+    return [cast(TargetReader, drafter) for drafter in drafters if hasattr(drafter, "read_hidden")]
+
+
+def hidden_points(drafters: Iterable[Drafter]) -> tuple[int, ...]:
+    """The points whose rows some of the drafters want."""
+    return tuple(sorted({point for reader in target_readers(drafters) for point in reader.needs_hidden}))

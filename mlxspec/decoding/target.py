@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 
 from mlxspec.decoding.cache import PromptCache, common_prefix
+from mlxspec.decoding.proposal import Drafter, hidden_points
 
 PREFILL_CHUNK = 512
 """Prompt tokens in one pass; a cancel waits for one chunk at most."""
@@ -38,13 +39,16 @@ def prefill(
     cancelled: Callable[[], bool],
     progress: Callable[[int, int], None],
     chunk: int = PREFILL_CHUNK,
+    drafters: Sequence[Drafter] = (),
 ) -> int | None:
     """Make `prompt` the committed tokens and feed all but the last to the cache.
 
     What the cache already holds of the prompt is kept. `progress` hears (tokens in the cache, tokens
-    reused). Returns the number of tokens reused, or None when cancelled.
+    reused). The hidden states that `drafters` read are kept for them. Returns the number of tokens
+    reused, or None when cancelled.
     """
     try:
+        state.cache.watch_hidden(hidden_points(drafters))
         state.cache.rewind_to(min(common_prefix(state.tokens, prompt), len(prompt) - 1))
         state.tokens = list(prompt)
         reused = state.cache.length

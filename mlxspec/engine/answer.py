@@ -77,6 +77,7 @@ class Answer:
                 prompt,
                 cancelled=job.cancelled,
                 progress=lambda done, reused: job.emit(Prefill(done, len(prompt), reused)),
+                drafters=self._drafters,
             )
             stats.prefill_s = time.perf_counter() - started
             if reused is None:

@@ -110,7 +110,13 @@ class Runner:
         mx.reset_peak_memory()
         began = time.perf_counter()
         with wired_limit(self.target.model):
-            prefill(self._state, prompt, cancelled=lambda: False, progress=lambda _done, _reused: None)
+            prefill(
+                self._state,
+                prompt,
+                cancelled=lambda: False,
+                progress=lambda _done, _reused: None,
+                drafters=drafters,
+            )
             decoding = Decoding(
                 self._state,
                 sampler=Sampler(params, vocab_size=self.target.vocab_size, rule=rule, seed=seed),
