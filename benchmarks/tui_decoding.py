@@ -90,19 +90,23 @@ def _inside(draft: str, max_tokens: int, result: Path) -> None:
     from tui.answer import AnswerEntry
     from tui.app import ChatApp
     from tui.options import ChatOptions
+    from tui.page import Page
 
     class Asking(ChatApp):
-        def models_loaded(self) -> None:
-            super().models_loaded()
+        def _begin(self) -> None:
+            super()._begin()
+            self.page = AskingPage(self, coloured=False)
             self.conversation.ask(PROMPT)
 
+    class AskingPage(Page):
         def answer_ended(self, answer: AnswerEntry) -> None:
             super().answer_ended(answer)
             result.write_text(json.dumps(answer.stats))
-            self.exit()
+            app.exit()
 
     values: dict[str, object] = {"temperature": 0.0, "max_tokens": max_tokens}
-    Asking(ChatOptions(draft=draft, values=values)).run()
+    app = Asking(ChatOptions(draft=draft, values=values))
+    app.run()
 
 
 if __name__ == "__main__":

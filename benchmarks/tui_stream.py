@@ -71,6 +71,7 @@ def _inside(rate: float, tokens: int, every_frame: bool, result: Path) -> None:
     from mlxspec.events import Tokens
     from tui import feed
     from tui.app import ChatApp
+    from tui.page import Page
 
     if every_frame:
         feed.SHARE = 10.0
@@ -82,16 +83,20 @@ def _inside(rate: float, tokens: int, every_frame: bool, result: Path) -> None:
     class Measured(ChatApp):
         def _begin(self) -> None:
             super()._begin()
+            self.page = MeasuredPage(self, coloured=False)
             self.set_timer(1.0, lambda: self.conversation.ask("go"))
 
+    class MeasuredPage(Page):
         def answer_grew(self) -> None:
-            if self.conversation.meter is not None:
-                marks.append((self.conversation.meter.tokens, time.thread_time(), time.perf_counter()))
+            meter = app.conversation.meter
+            if meter is not None:
+                marks.append((meter.tokens, time.thread_time(), time.perf_counter()))
             super().answer_grew()
-            if self.conversation.answer is None:
-                self.set_timer(1.0, self.exit)
+            if app.conversation.answer is None:
+                app.set_timer(1.0, app.exit)
 
-    Measured(engine=lambda _: ScriptedEngine(script)).run()
+    app = Measured(engine=lambda _: ScriptedEngine(script))
+    app.run()
 
     def at(share: float) -> tuple[float, float]:
         found = next(mark for mark in marks if mark[0] >= share * total)

@@ -70,13 +70,13 @@ class Actions:
         """Carry out what a control of an entry says."""
         match action:
             case "mark":
-                self._app.mark(None if entry is self._app.marked else entry)
+                self._app.page.mark(None if entry is self._app.page.marked else entry)
             case "fold":
                 self.answers.fold(entry)
             case "branch-before" | "branch-after" if isinstance(entry, UserEntry | AnswerEntry):
                 self._app.conversation.go_to_version(entry, -1 if action == "branch-before" else 1)
             case "view" | "inspect" | "copy" | "retry" | "edit":
-                self._app.mark(entry)
+                self._app.page.mark(entry)
                 self._app.action_command(action)
             case "load":
                 self._app.loader.load()
@@ -124,7 +124,7 @@ class Actions:
             if choice is not None:
                 self._app.use_theme(choice.id)
 
-        self._app.push_screen(Chooser("Colours", rows, current=self._app.settings.theme), chosen)
+        self._app.push_screen(Chooser("Colours", rows, current=self._app.preferences.settings.theme), chosen)
 
     def help(self, _argument: str) -> None:
         """/help."""
@@ -161,9 +161,9 @@ class Actions:
             with self._app.suspend():
                 text = edited(self._app.composer.text)
         except SuspendNotSupported:
-            self._app.say("This terminal cannot be handed to an editor.", kind="warning")
+            self._app.page.say("This terminal cannot be handed to an editor.", kind="warning")
         except OSError as error:
-            self._app.say(
+            self._app.page.say(
                 f"The editor {editor()[0]} did not start: {error.strerror or error}.",
                 "Set EDITOR to another one.",
                 kind="warning",
@@ -171,6 +171,6 @@ class Actions:
         else:
             self._app.refresh()
             if text is None:
-                self._app.say("The editor reported a failure; the text is as it was.", kind="warning")
+                self._app.page.say("The editor reported a failure; the text is as it was.", kind="warning")
             else:
                 self._app.composer.put(text)

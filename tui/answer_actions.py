@@ -24,7 +24,7 @@ class AnswerActions:
 
     def retry(self, _argument: str) -> None:
         """/retry."""
-        if not self._app.conversation.retry(self._app.marked):
+        if not self._app.conversation.retry(self._app.page.marked):
             raise UsageError("There is nothing to answer again.", hint="Ask something first.")
 
     def edit(self, argument: str) -> None:
@@ -32,8 +32,8 @@ class AnswerActions:
         questions = self._questions()
         if argument:
             self._edit(self._numbered(questions, argument))
-        elif isinstance(self._app.marked, UserEntry):
-            self._edit(self._app.marked)
+        elif isinstance(self._app.page.marked, UserEntry):
+            self._edit(self._app.page.marked)
         elif questions:
             self._choose_question(questions)
         else:
@@ -44,7 +44,7 @@ class AnswerActions:
         if argument:
             entry: Entry | None = self._numbered(self._questions(), argument)
         else:
-            marked = self._app.marked
+            marked = self._app.page.marked
             entry = marked if isinstance(marked, UserEntry | AnswerEntry) else self._last_branched()
         if not isinstance(entry, UserEntry | AnswerEntry) or entry.versions[1] < 2:
             raise UsageError("There is one version of it only.", hint="/retry and /edit make others.")
@@ -52,7 +52,7 @@ class AnswerActions:
 
     def copy(self, argument: str) -> None:
         """/copy: the marked message or the last answer, or the last code block."""
-        marked = self._app.marked
+        marked = self._app.page.marked
         if argument != "code" and marked is not None:
             self.copy_text(marked.plain_text(), "the marked message")
             return
@@ -76,28 +76,28 @@ class AnswerActions:
 
             if not await asyncio.to_thread(clipboard.copy, text):
                 self._app.copy_to_clipboard(text)
-            self._app.hint(f"Copied {what}, {len(text)} characters")
+            self._app.page.hint(f"Copied {what}, {len(text)} characters")
 
-        self._app.run_worker(work(), exit_on_error=False)
+        self._app.troubles.in_background(work())
 
     def view(self, argument: str) -> None:
         """/view: the other view of the marked answer, else of the last one; or the view of all."""
         if argument:
             self._view_of_all(argument == "tokens")
             return
-        entry = self._app.marked if isinstance(self._app.marked, AnswerEntry) else self._last_answer()
+        entry = self._marked_or_last()
         if entry is None or entry.streaming:
-            self._app.coloured = not self._app.coloured
+            self._app.page.coloured = not self._app.page.coloured
             if entry is not None:
-                entry.coloured = self._app.coloured
-            view = "coloured tokens" if self._app.coloured else "Markdown"
-            self._app.hint(f"Complete answers are shown as {view}")
+                entry.coloured = self._app.page.coloured
+            view = "coloured tokens" if self._app.page.coloured else "Markdown"
+            self._app.page.hint(f"Complete answers are shown as {view}")
             return
         entry.colour(not entry.coloured)
         self._app.transcript.update_rows()
 
     def _view_of_all(self, coloured: bool) -> None:
-        self._app.coloured = coloured
+        self._app.page.coloured = coloured
         for answer in self._answers():
             if answer.settled:
                 answer.colour(coloured)
@@ -112,7 +112,7 @@ class AnswerActions:
         if inspector.entry is not None:
             inspector.close()
             return
-        entry = self._app.marked if isinstance(self._app.marked, AnswerEntry) else self._last_answer()
+        entry = self._marked_or_last()
         if entry is None:
             raise UsageError("There is no answer to look into.", hint="Ask something first.")
         self.look_into(entry, None)
@@ -121,7 +121,7 @@ class AnswerActions:
         """Open the inspector at a round of an answer, whose tokens are then shown."""
         entry.fetch_tokens()
         if not entry.tokens:
-            self._app.hint("Nothing of this answer has come yet")
+            self._app.page.hint("Nothing of this answer has come yet")
             return
         if not entry.shows_tokens:
             entry.colour(True)
@@ -147,7 +147,7 @@ class AnswerActions:
         lines += [whole, " · ".join(f"{name.replace('_', ' ')} {last.get(name, 0)}" for name in counts)]
         if last.get("seed") is not None:
             lines.append(f"seed {last['seed']} · rule {last.get('accept', figures.UNKNOWN)}")
-        self._app.say("\n".join(lines))
+        self._app.page.say("\n".join(lines))
 
     def fold(self, entry: Entry | None) -> None:
         """Fold or unfold the thinking of an answer."""
@@ -162,17 +162,17 @@ class AnswerActions:
         entries = [e for e in self._app.transcript.entries if isinstance(e, UserEntry | AnswerEntry)]
         if not entries:
             return
-        marked = self._app.marked
+        marked = self._app.page.marked
         if marked in entries:
             at = entries.index(marked) + step
         else:
             at = len(entries) - 1 if step < 0 else len(entries)
         if at >= len(entries):
-            self._app.mark(None)
+            self._app.page.mark(None)
             self._app.transcript.to_end()
             return
         entry = entries[max(0, at)]
-        self._app.mark(entry)
+        self._app.page.mark(entry)
         self._app.transcript.show_entry(entry)
 
     def sent(self, text: str) -> bool:
@@ -180,7 +180,7 @@ class AnswerActions:
         entry, self._editing = self._editing, None
         if entry is None or entry not in self._app.transcript.entries:
             return False
-        self._app.mark(None)
+        self._app.page.mark(None)
         self._app.composer.border_title = ""
         self._app.conversation.edit(entry, text)
         return True
@@ -196,7 +196,7 @@ class AnswerActions:
     def _edit(self, entry: UserEntry) -> None:
         self._editing = entry
         typed, _files = split_attachments(entry.text)
-        self._app.mark(entry)
+        self._app.page.mark(entry)
         self._app.composer.put(typed)
         self._app.composer.border_title = "Change the marked message; Esc writes a new one instead"
         self._app.composer.focus()
@@ -229,6 +229,10 @@ class AnswerActions:
 
     def _answers(self) -> list[AnswerEntry]:
         return [entry for entry in self._app.transcript.entries if isinstance(entry, AnswerEntry)]
+
+    def _marked_or_last(self) -> AnswerEntry | None:
+        marked = self._app.page.marked
+        return marked if isinstance(marked, AnswerEntry) else self._last_answer()
 
     def _last_answer(self) -> AnswerEntry | None:
         return next(reversed(self._answers()), None)

@@ -35,7 +35,7 @@ class ChatActions:
                     raise UnknownChat("There is no saved chat to go on with.", hint="This is a new one.")
                 self._open(chat, load=False)
         except UnknownChat as error:
-            self._app.say(error.message, error.hint, kind="warning")
+            self._app.page.say(error.message, error.hint, kind="warning")
 
     def new(self, _argument: str) -> None:
         """/new."""
@@ -58,7 +58,7 @@ class ChatActions:
             empty="No chat is saved yet.",
             current=self._app.saved.id,
         )
-        self._app.push_screen(screen, self._app.safely(self._chosen))
+        self._app.push_screen(screen, self._app.troubles.safely(self._chosen))
 
     def search(self, argument: str) -> None:
         """/search."""
@@ -70,13 +70,13 @@ class ChatActions:
             typed=argument,
             empty="Type words; all of them must be there.",
         )
-        self._app.push_screen(screen, self._app.safely(self._chosen))
+        self._app.push_screen(screen, self._app.troubles.safely(self._chosen))
 
     def rename(self, argument: str) -> None:
         """/rename."""
         self._app.saved.chat = self._app.saved.store.rename(self._chat().id, argument)
-        self._app.chat_changed()
-        self._app.hint(f"This chat is called {self._app.saved.chat.title}")
+        self._app.page.chat_changed()
+        self._app.page.hint(f"This chat is called {self._app.saved.chat.title}")
 
     def delete(self, _argument: str) -> None:
         """/delete."""
@@ -96,7 +96,7 @@ class ChatActions:
             raise UsageError(
                 f"{file} cannot be written: {error.strerror or error}.", hint="Give another name or folder."
             ) from error
-        self._app.say(f"Written to {file.absolute()}")
+        self._app.page.say(f"Written to {file.absolute()}")
 
     def _chat(self) -> Chat:
         chat = self._app.saved.chat
@@ -138,7 +138,7 @@ class ChatActions:
     def _show_message(self, message: int) -> None:
         for entry in self._app.transcript.entries:
             if getattr(entry, "message", None) == message:
-                self._app.mark(entry)
+                self._app.page.mark(entry)
                 self._app.transcript.show_entry(entry)
 
     def _ask_to_delete(self, chat: Chat) -> None:
@@ -151,10 +151,10 @@ class ChatActions:
             self._app.saved.store.delete(chat.id)
             if chat.id == self._app.saved.id:
                 self.new("")
-            self._app.hint("The chat is deleted")
+            self._app.page.hint("The chat is deleted")
 
         question = f"Delete “{chat.title}” with its {chat.messages} messages?"
-        self._app.push_screen(Confirm(question, yes="delete it"), self._app.safely(answered))
+        self._app.push_screen(Confirm(question, yes="delete it"), self._app.troubles.safely(answered))
 
     def _ask_for_title(self, chat: Chat) -> None:
         from tui.question import AskLine
@@ -165,10 +165,10 @@ class ChatActions:
             renamed = self._app.saved.store.rename(chat.id, title)
             if chat.id == self._app.saved.id:
                 self._app.saved.chat = renamed
-                self._app.chat_changed()
+                self._app.page.chat_changed()
             self.list("")
 
-        self._app.push_screen(AskLine("The new title:", text=chat.title), self._app.safely(answered))
+        self._app.push_screen(AskLine("The new title:", text=chat.title), self._app.troubles.safely(answered))
 
     def _row(self, chat: Chat) -> Row:
         from tui.chooser import Row

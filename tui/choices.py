@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mlxspec.chat.conversation import Message
     from mlxspec.chat.records import Chat, SavedMessage
     from mlxspec.engine import GenerateRequest, LoadRequest
+    from tui.options import ChatOptions
 
 # Parameters that are fields of a request, by their own field; all others shape the sampling.
 _OF_REQUEST = {
@@ -42,6 +43,19 @@ class Choices:
     system: str = ""
     speculate: bool = True
     values: dict[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: ChatOptions) -> Choices:
+        """What the command line chose."""
+        return cls(
+            target=options.target,
+            draft=options.draft or "auto",
+            context=options.context,
+            kv_bits=options.kv_bits,
+            datastore=options.datastore,
+            system=options.system or "",
+            values=dict(options.values),
+        )
 
     def set(self, name: str, value: object) -> None:
         """Set a parameter by its field; None takes it back to the default."""

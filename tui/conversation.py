@@ -12,6 +12,7 @@ from mlxspec.events import (
     Failed,
     Finished,
     FinishReason,
+    Loaded,
     Notice,
     Prefill,
     RoundReport,
@@ -47,7 +48,7 @@ class Conversation:
         meter: the figures of the answer that streams, or of the last one.
         context_used: tokens in the context after the last answer; None while that is unknown.
         last_stats: the figures of the last complete answer.
-        plain_tokens_per_s: of this target on this machine, as measured last; None while that is unknown.
+        plain_tokens_per_s: of the loaded target on this machine, as known last; None while that is unknown.
     """
 
     def __init__(self, app: ChatApp) -> None:
@@ -58,6 +59,7 @@ class Conversation:
         self.context_used: int | None = None
         self.last_stats: dict[str, object] | None = None
         self.plain_tokens_per_s: float | None = None
+        self._target = ""
         self._feed: Feed | None = None
         self._writer: AnswerWriter | None = None
         self._warned_of_context = False
@@ -68,7 +70,7 @@ class Conversation:
         """Send a message, after the answer that streams if there is one."""
         message, problems = attach(text, Path.cwd())
         for problem in problems:
-            self._app.say(problem, kind="warning")
+            self._app.page.say(problem, kind="warning")
         entry = UserEntry(message)
         entry.queued = self.answer is not None
         self._app.transcript.put(entry)
@@ -103,7 +105,7 @@ class Conversation:
         edited = self._app.saved.edit(messages[at], message)
         self._show([*messages[:at], edited])
         for problem in problems:
-            self._app.say(problem, kind="warning")
+            self._app.page.say(problem, kind="warning")
         self._answer(edited)
 
     def go_to_version(self, entry: UserEntry | AnswerEntry, steps: int) -> None:
@@ -143,6 +145,16 @@ class Conversation:
             self._feed.stop()
             self._feed.job.cancel()
 
+    def models_loaded(self, loaded: Loaded) -> None:
+        """Other models are in memory."""
+        if loaded.target != self._target:
+            self._target, self.plain_tokens_per_s = loaded.target, None
+            self._look_up_plain_speed()
+        if self.answer is not None and not self.answer.text:
+            self.answer.waiting = "reading the prompt"
+            self.answer.changed()
+        self._app.page.refresh()
+
     # Answering
 
     def _begin(self, entry: UserEntry) -> None:
@@ -156,27 +168,27 @@ class Conversation:
         )
         entry.message, entry.queued = question.id, False
         entry.changed()
-        self._app.chat_changed()
+        self._app.page.chat_changed()
         self._answer(question)
 
     def _answer(self, question: SavedMessage) -> None:
         messages = self._app.saved.path()
-        answer = AnswerEntry(coloured=self._app.coloured)
+        answer = AnswerEntry(coloured=self._app.page.coloured)
         answer.waiting = self._app.loader.doing or "reading the prompt"
         self._writer = self._app.saved.answer(question.id)
         answer.message = self._writer.message
         answer.versions = self._app.saved.versions().get(answer.message, (1, 1))
         self.answer = answer
         self.meter = Meter(time.perf_counter)
-        self._app.put_answer(answer, before=self.queue[0] if self.queue else None)
+        self._app.page.put_answer(answer, before=self.queue[0] if self.queue else None)
         try:
             request = self._app.choices.generate_request(turns(messages))
             job = self._app.engine.generate(request)
         except Exception as error:
             self._end("failed", stats=None, note="It failed.")
-            self._app.say(str(error), kind="error")
+            self._app.page.say(str(error), kind="error")
             return
-        self._feed = Feed(job, self._app.safely(self._handle))
+        self._feed = Feed(job, self._app.troubles.safely(self._handle))
         self._app.run_worker(self._feed.run(), exit_on_error=True)
 
     def _handle(self, events: Sequence[Event]) -> None:
@@ -188,6 +200,8 @@ class Conversation:
                 self.meter.take(event)
             match event:
                 case Tokens():
+                    if not answer.tokens:
+                        self._look_up_plain_speed()
                     answer.append(event)
                     if self._writer is not None:
                         self._writer.append(event)
@@ -203,10 +217,10 @@ class Conversation:
                     self._finished(event)
                 case Failed():
                     self._end("failed", stats=None, note="It failed.")
-                    self._app.say(event.message, event.hint, kind="error")
+                    self._app.page.say(event.message, event.hint, kind="error")
                 case _:
                     pass
-        self._app.answer_grew()
+        self._app.page.answer_grew()
 
     def _finished(self, event: Finished) -> None:
         stats = event.stats.as_dict()
@@ -220,6 +234,13 @@ class Conversation:
         self._end(state, stats=stats, note=_NOTES.get(event.reason, ""))
         self._warn_of_full_context()
 
+    def _look_up_plain_speed(self) -> None:
+        """What earlier answers taught; measured once, while the first answer of a target is on its way."""
+        from mlxspec.engine.plain_speed import plain_tokens_per_s
+
+        if self.plain_tokens_per_s is None and self._target:
+            self.plain_tokens_per_s = plain_tokens_per_s(self._target, self._app.places)
+
     def _end(self, state: str, *, stats: dict[str, object] | None, note: str) -> None:
         from mlxspec.chat.records import MessageState
 
@@ -231,7 +252,7 @@ class Conversation:
         if writer is not None:
             writer.finish(MessageState(state), stats=stats)
             self._app.saved.remember(writer.message, answer.text, state=MessageState(state), stats=stats)
-        self._app.answer_ended(answer)
+        self._app.page.answer_ended(answer)
         if state == "done" and self.queue:
             self._begin(self.queue.pop(0))
         elif self.queue:
@@ -250,7 +271,7 @@ class Conversation:
         if event.left_out_turns:
             self._mark_outside(event.left_out_turns)
         kind = "warning" if event.left_out_turns else "muted"
-        self._app.say(event.message, kind=kind, before=self.answer)
+        self._app.page.say(event.message, kind=kind, before=self.answer)
 
     def _mark_outside(self, count: int) -> None:
         """Mark the oldest turns as no longer in the prompt."""
@@ -271,7 +292,7 @@ class Conversation:
         if self.context_used > NEARLY_FULL * holds:
             self._warned_of_context = True
             share = 100 * self.context_used / holds
-            self._app.say(
+            self._app.page.say(
                 f"The context is {share:.0f} % full.",
                 "The oldest turns will soon leave the prompt; they stay on the screen. /new begins afresh.",
                 kind="warning",
@@ -280,7 +301,7 @@ class Conversation:
     # Showing
 
     def _show(self, messages: Sequence[SavedMessage]) -> None:
-        self._app.show_entries(entries_of(messages, self._app.saved, coloured=self._app.coloured))
+        self._app.page.show_entries(entries_of(messages, self._app.saved, coloured=self._app.page.coloured))
 
     def _index_of(self, entry: Entry | None, messages: Sequence[SavedMessage]) -> int:
         wanted = getattr(entry, "message", None)

@@ -62,7 +62,7 @@ class Keys:
             "to_end": app.transcript.to_end,
             "mark_above": lambda: app.actions.answers.mark_next(-1),
             "mark_below": lambda: app.actions.answers.mark_next(1),
-            "fold": lambda: app.actions.answers.fold(app.marked),
+            "fold": lambda: app.actions.answers.fold(app.page.marked),
             "copy_code": lambda: app.action_command("copy", "code"),
         }
 
@@ -83,7 +83,7 @@ class Keys:
             app.exit(0)
         else:
             self._interrupted_at = now
-            app.hint("Press Ctrl+C once more to leave")
+            app.page.hint("Press Ctrl+C once more to leave")
 
     def escape(self) -> None:
         """Esc: stop the answer, or a download; keep everything."""
@@ -91,4 +91,4 @@ class Keys:
         if app.actions.answers.give_up_editing() or not app.begun:
             return
         if not (app.conversation.stop() or app.loader.cancel() or app.actions.models.cancel_pull()):
-            app.mark(None)
+            app.page.mark(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ class Loader:
         self.doing = f"loading {choices.target or 'the model'}"
         self._feed = Feed(self._app.engine.load(choices.load_request()), self._handle)
         self._app.run_worker(self._feed.run(), exit_on_error=True)
-        self._app.show_status()
+        self._app.page.show_status()
 
     def cancel(self) -> bool:
         """Stop fetching. False when nothing is being fetched."""
@@ -77,12 +78,15 @@ class Loader:
                     self._put_progress_away()
                     self.doing = f"loading {event.model}"
                 case Notice():
-                    self._app.say(event.message)
+                    self._app.page.say(event.message)
                 case Loaded():
                     self._feed = None
                     self._put_progress_away()
                     self.doing, self.loaded, self.ready = "", event, True
-                    self._app.models_loaded()
+                    # What loading left behind stays; looking through it again and again would hold up
+                    # keys and decoding.
+                    gc.freeze()
+                    self._app.conversation.models_loaded(event)
                 case Failed():
                     self._feed = None
                     self._put_progress_away()
@@ -90,8 +94,8 @@ class Loader:
                     self._failed(event)
                 case _:
                     pass
-        self._app.waiting_for(self.doing)
-        self._app.show_status()
+        self._app.page.waiting_for(self.doing)
+        self._app.page.show_status()
 
     def _downloading(self, event: Downloading) -> None:
         self.doing = f"fetching {event.model}"
@@ -103,7 +107,7 @@ class Loader:
             if place := source_text(self._app.places, event.model):
                 hint = f"It comes from {place}. It is fetched once and then works without a network.\n{hint}"
             self._progress = NoticeEntry(text, hint, kind="accent")
-            self._app.put_notice(self._progress, before=self._app.conversation.answer)
+            self._app.page.put_notice(self._progress, before=self._app.conversation.answer)
         else:
             self._progress.message = text
             self._progress.changed()
@@ -116,7 +120,7 @@ class Loader:
             self._app.transcript.update_rows()
 
     def _failed(self, event: Failed) -> None:
-        self._app.say(
+        self._app.page.say(
             event.message,
             event.hint,
             kind="error",

@@ -56,7 +56,7 @@ class ModelActions:
         from mlxspec.models.registry import load_registry
 
         load_registry(self._app.places).resolve(argument)
-        self._app.run_worker(self._pull(argument), exit_on_error=False)
+        self._app.troubles.in_background(self._pull(argument))
 
     def cancel_pull(self) -> bool:
         """Stop what is being fetched for later. False when nothing is."""
@@ -68,7 +68,7 @@ class ModelActions:
         """/spec: on, off, or the other one."""
         choices = self._app.choices
         choices.speculate = not choices.speculate if not argument else argument == "on"
-        self._app.hint(f"Speculation is {'on' if choices.speculate else 'off'}")
+        self._app.page.hint(f"Speculation is {'on' if choices.speculate else 'off'}")
 
     def think(self, argument: str) -> None:
         """/think: on, off, or what it is."""
@@ -89,20 +89,20 @@ class ModelActions:
             return
         parameter, value = parse_setting(argument)
         self._app.choices.set(parameter.field, value)
-        self._app.hint(f"{parameter.name}: {parameter.show(value)}")
+        self._app.page.hint(f"{parameter.name}: {parameter.show(value)}")
 
     def system(self, argument: str) -> None:
         """/system: set it, take it away, or show it."""
         if argument:
             self._app.choices.system = "" if argument == "off" else argument
         system = self._app.choices.system
-        self._app.say(f"System prompt: {system}" if system else "There is no system prompt.")
+        self._app.page.say(f"System prompt: {system}" if system else "There is no system prompt.")
 
     def _parameter(self, name: str, argument: str) -> None:
         parameter = PARAMETERS[name]
         if argument:
             self._app.choices.set(parameter.field, parameter.parse(argument))
-        self._app.hint(f"{name}: {parameter.show(self._app.choices.values.get(parameter.field))}")
+        self._app.page.hint(f"{name}: {parameter.show(self._app.choices.values.get(parameter.field))}")
 
     def _load(self) -> None:
         self._app.conversation.stop()
@@ -114,7 +114,7 @@ class ModelActions:
         def taken(chosen: Chosen | None) -> None:
             if chosen is not None:
                 self._app.choices.values, self._app.choices.system = chosen
-                self._app.hint("The next answer is made with these")
+                self._app.page.hint("The next answer is made with these")
 
         self._app.push_screen(ParametersPanel(self._app.choices), taken)
 
@@ -143,12 +143,12 @@ class ModelActions:
                 )
             except MlxspecError as error:
                 screen.dismiss(None)
-                self._app.say(error.message, error.hint, kind="error")
+                self._app.page.say(error.message, error.hint, kind="error")
                 return
             if screen.is_attached:
                 screen.replace_rows(rows)
 
-        screen.call_after_refresh(lambda: self._app.run_worker(fill(), exit_on_error=False))
+        screen.call_after_refresh(lambda: self._app.troubles.in_background(fill()))
 
     def _picked(self, choice: Choice) -> None:
         from tui.model_rows import DRAFT, TARGET
@@ -170,7 +170,7 @@ class ModelActions:
         pull = Pull(name)
         self.pulls.append(pull)
         entry = NoticeEntry(f"Fetching {name}", "The chat goes on; Esc when idle stops it.", kind="accent")
-        self._app.put_notice(entry)
+        self._app.page.put_notice(entry)
 
         def progress(event: Downloading) -> None:
             entry.message = download_text(event)
@@ -181,8 +181,8 @@ class ModelActions:
         self.pulls.remove(pull)
         self._app.transcript.take_out(entry)
         if failed is not None:
-            self._app.say(failed.message, failed.hint, kind="error")
+            self._app.page.say(failed.message, failed.hint, kind="error")
         elif pull.cancelled:
-            self._app.say(f"Fetching {name} was stopped.", "What has come is kept for the next time.")
+            self._app.page.say(f"Fetching {name} was stopped.", "What has come is kept for the next time.")
         else:
-            self._app.say(f"{name} is on disk.", f"/target {name} chats with it.")
+            self._app.page.say(f"{name} is on disk.", f"/target {name} chats with it.")

@@ -158,14 +158,18 @@ def _run(prompt: str | None, setup: Setup, *, plain: bool, json: bool) -> int:
 def _full_screen(setup: Setup) -> int | None:
     """Open the full-screen chat and return its exit code; None when it is not there."""
     try:
-        run_app = importlib.import_module("tui.app").run
+        run_app = importlib.import_module("tui.launch").run
     except ModuleNotFoundError as error:
-        if error.name not in ("tui", "tui.app"):
+        if error.name not in ("tui", "tui.launch"):
             raise
         tell("The full-screen chat is not installed, so this is the line chat.")
         return None
     code = run_app(
-        load=setup.load_request(),
+        target=setup.target,
+        draft=setup.draft,
+        context=setup.context,
+        kv_bits=setup.kv_bits,
+        datastore=setup.datastore,
         values=setup.values,
         system=setup.system,
         session=setup.session,

@@ -119,7 +119,7 @@ async def test_search_finds_words_and_goes_to_them() -> None:
         assert "the needle is here" in s.screen
         await s.press("enter")
         await s.until(lambda: [q.text for q in s.questions] == ["haystack"])
-        assert s.app.marked is s.answers[0]
+        assert s.app.page.marked is s.answers[0]
 
 
 async def test_renaming_and_deleting() -> None:
@@ -220,4 +220,4 @@ async def test_200_messages_open_at_their_end_and_scroll_to_their_start() -> Non
         await s.press("ctrl+home")
         assert "question 0" in s.screen
         await s.press("alt+up")
-        assert s.app.marked is s.answers[-1]
+        assert s.app.page.marked is s.answers[-1]

@@ -12,7 +12,7 @@ HOSTILE = "[/] [red]x[/red] \x1b[31mred\x1b[0m \x1b]0;title\x07 日本語 👩�
 @pytest.mark.parametrize("coloured", [False, True])
 async def test_hostile_text_is_text_wherever_it_stands(coloured: bool) -> None:
     async with stage(Script([answer_of(HOSTILE)])) as s:
-        s.app.coloured = coloured
+        s.app.page.coloured = coloured
         await s.ask(HOSTILE)
         screen = s.screen
         assert screen.count("[/] [red]x[/red]") == 2
@@ -131,7 +131,7 @@ async def test_emoji_and_cjk_are_whole_in_every_frame() -> None:
 async def test_without_colours_nothing_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with stage(Script([answer_of("one two three four")])) as s:
-        s.app.coloured = True
+        s.app.page.coloured = True
         await s.ask("x")
         strips = s.app.screen._compositor.render_strips()
         styles = [segment.style for strip in strips for segment in strip if segment.style]

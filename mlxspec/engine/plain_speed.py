@@ -1,0 +1,18 @@
+"""How fast a target decodes without guesses on this machine: what speed-ups are told against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlxspec.places import Places
+
+
+def plain_tokens_per_s(target_name: str, where: Places) -> float | None:
+    """Tokens a second by the verify curve's V(1), as learnt last; None as long as nothing was."""
+    # Here and not at the top: it loads MLX.
+    from mlxspec.engine.pace import last_pace
+
+    pace = last_pace(target_name, where)
+    seconds = 0.0 if pace is None else pace.curve.seconds(1)
+    return 1 / seconds if seconds > 0 else None
