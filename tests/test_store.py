@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from mlxspec.chat import lease
 from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store, database_path
 from mlxspec.errors import UnknownChat, UsageError
-from mlxspec.events import Origin, Tokens
+from mlxspec.events import Origin, RoundReport, Tokens
 from mlxspec.places import Places, places
 
 KILL_STORE = Path(__file__).parent.parent / "benchmarks" / "kill_store.py"
@@ -302,6 +303,39 @@ def test_every_token_keeps_its_origin(store: Store) -> None:
     assert store.message(writer.message).content == "ab😀 漢\x00\n"
 
 
+def test_why_every_token_is_there_is_kept_with_three_digits(store: Store) -> None:
+    writer = store.answer(new_chat(store))
+    guessed = RoundReport(
+        round=3,
+        drafter="draft_model",
+        guesses=(5, 6),
+        guess_texts=(" a", "\ud83d"),
+        accepted=1,
+        next_id=7,
+        next_text=" b",
+        p=(0.123456, 3.21e-7),
+        q=(1.0, 0.5),
+        p_next=0.98765,
+        draft_s=0.00123,
+        verify_s=0.05,
+        round_s=0.05123,
+        parked=False,
+    )
+    plain_round = replace(
+        guessed, round=4, drafter=None, guesses=(), guess_texts=(), p=(), q=(), p_next=None, parked=True
+    )
+    for report in (guessed, plain_round):
+        writer.append(report)
+        writer.append(plain("x"))
+    writer.finish(MessageState.DONE)
+    assert writer.wait(30)
+    assert store.reports(writer.message) == [
+        replace(guessed, guess_texts=(" a", "\ufffd"), p=(0.123, 3.21e-7), p_next=0.988),
+        plain_round,
+    ]
+    assert store.message(writer.message).content == "xx"
+
+
 def test_appending_does_not_wait_while_another_program_holds_the_database(here: Places, store: Store) -> None:
     writer = store.answer(new_chat(store))
     writer.append(plain("a"))
@@ -412,7 +446,7 @@ from contextlib import closing
 from pathlib import Path
 from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store
-from mlxspec.events import Origin, Tokens
+from mlxspec.events import Origin, RoundReport, Tokens
 from mlxspec.places import Places
 from mlxspec.chat import database
 database.BUSY_S = 120  # a busy disk may hold up the other program for long

@@ -171,6 +171,22 @@ def test_an_older_file_is_brought_up_to_date_with_its_chats(
         assert db.execute("SELECT colour FROM chats").fetchall() == [("blue",)]
 
 
+def test_a_file_of_the_first_form_is_brought_to_the_latest_with_all_it_has(
+    here: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlxspec.chat import migrations
+
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "STEPS", migrations.STEPS[:1])
+        patch.setattr(database, "LATEST", 1)
+        chat = saved_chat(here)
+    with closing(Store.open(here)) as store:
+        assert [message.content for message in store.path(chat)] == ["an old question"]
+        a_chat_goes_on_in(store)
+    with closing(sqlite3.connect(database_path(here))) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (LATEST,)
+
+
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
     here: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

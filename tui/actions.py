@@ -98,7 +98,7 @@ class Actions:
         if " " not in before or not hasattr(self._app, "saved"):
             return {}
         if before.startswith("/chats "):
-            return {"chats": [chat.id for chat in self._app.saved.store.recent(20)]}
+            return {"chats": self.chats.ids}
         models = self.models.names
         return {
             "targets": models,

@@ -61,17 +61,22 @@ class AnswerEntry(Entry):
         self._flow = SpanFlow(gutter=INDENT)
         self._thinking_now = False
         self._page: list[Block] | None = None
-        self._saved_tokens: Callable[[], list[Tokens]] | None = None
+        self._saved_rounds: Callable[[], tuple[list[Tokens], list[RoundReport]]] | None = None
 
     @classmethod
     def saved(
-        cls, text: str, tokens: Callable[[], list[Tokens]], *, message: int, versions: tuple[int, int]
+        cls,
+        text: str,
+        rounds: Callable[[], tuple[list[Tokens], list[RoundReport]]],
+        *,
+        message: int,
+        versions: tuple[int, int],
     ) -> AnswerEntry:
-        """An answer of a saved chat; `tokens` fetches its tokens when its colours are asked for."""
+        """An answer of a saved chat; `rounds` fetches tokens and reports when its colours are asked for."""
         entry = cls(message=message, versions=versions)
         entry.streaming, entry.settled = False, True
         entry._texts, entry._text, entry._length = [text], text, len(text)
-        entry._saved_tokens = tokens
+        entry._saved_rounds = rounds
         where = thinking.parts(text)
         if where.any:
             flow = entry._thoughts = SpanFlow(gutter=THOUGHT)
@@ -134,12 +139,14 @@ class AnswerEntry(Entry):
         self.changed()
 
     def fetch_tokens(self) -> None:
-        """Have the tokens of a saved answer at hand."""
-        if self._saved_tokens is None:
+        """Have the tokens of a saved answer at hand, and why they are there."""
+        if self._saved_rounds is None:
             return
-        tokens, self._saved_tokens = self._saved_tokens(), None
+        (tokens, reports), self._saved_rounds = self._saved_rounds(), None
         text = "".join(one.text for one in tokens)
-        if text != self.text:  # it was not streamed by this program, so where it came from is unknown
+        if text == self.text:
+            self.reports = {report.round: report for report in reports}
+        else:  # it was not streamed by this program, so where it came from is unknown
             tokens = [Tokens((), self.text, Origin.PLAIN, None, 0)]
         self._texts, self._text, self._length, self._tail, self._thoughts = [], None, 0, "", None
         self.extend(tokens)

@@ -16,7 +16,7 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 
 from mlxspec.chat.commands import parse
-from mlxspec.errors import MlxspecError
+from mlxspec.errors import MlxspecError, StoreError, UnknownChat
 from mlxspec.places import Places, places
 from tui import layout
 from tui.actions import Actions
@@ -119,10 +119,9 @@ class ChatApp(App[int]):
     def _begin(self) -> None:
         from mlxspec.chat.store import Store
 
-        def reopen() -> Store:
-            return Store.open_or_unsaved(self.places)
-
-        self.saved = SavedChat(reopen(), reopen=reopen, warn=self._warn_of_store)
+        self.saved = SavedChat(
+            Store.open_or_unsaved(self.places), warn=self._warn_of_store, moved=self.transcript.messages_moved
+        )
         if self.preferences.problem is not None:
             self.troubles.tell(self.preferences.problem, kind="warning")
         self.engine = self._make_engine(self.places)
@@ -150,8 +149,12 @@ class ChatApp(App[int]):
         """No picture of the traceback, which Textual would print with all local variables."""
         self._close_messages_no_wait()
 
-    def _warn_of_store(self, error: MlxspecError) -> None:
-        self.page.say(f"This chat is not being saved: {error.message}", error.hint, kind="warning")
+    def _warn_of_store(self, error: StoreError) -> None:
+        message, hint = f"This chat is not being saved: {error.message}", error.hint
+        if isinstance(error, UnknownChat):
+            message = "This chat was deleted by another program."
+            hint = "It goes on as a new chat with the same messages."
+        self.page.say(message, hint, kind="warning", before=self.conversation.answer)
 
     # Messages of widgets
 

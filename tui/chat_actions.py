@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlxspec.errors import UnknownChat, UsageError
+from mlxspec.errors import StoreError, UnknownChat, UsageError
 
 if TYPE_CHECKING:
     from mlxspec.chat.records import Chat, Hit
     from tui.app import ChatApp
     from tui.chooser import Choice, Row
 
+MOST_IDS = 20  # that completion offers
 FIRST_WORDS = 2  # letters that a search needs
 
 
@@ -22,6 +23,14 @@ class ChatActions:
 
     def __init__(self, app: ChatApp) -> None:
         self._app = app
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the chats used last, for completion; none while they cannot be read."""
+        try:
+            return [chat.id for chat in self._app.saved.store.recent(MOST_IDS)]
+        except StoreError:
+            return []
 
     def resume(self) -> None:
         """Go on with the chat that the command line names. What cannot be found is said."""
@@ -34,7 +43,7 @@ class ChatActions:
                 if chat is None:
                     raise UnknownChat("There is no saved chat to go on with.", hint="This is a new one.")
                 self._open(chat, load=False)
-        except UnknownChat as error:
+        except StoreError as error:
             self._app.page.say(error.message, error.hint, kind="warning")
 
     def new(self, _argument: str) -> None:

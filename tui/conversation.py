@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tui.app import ChatApp
 
 NEARLY_FULL = 0.85
+SAVING_S = 10.0  # more than a write takes, another program's turn included
 _NOTES = {
     FinishReason.LENGTH: "Ended at the most tokens that were allowed, max-tokens.",
     FinishReason.CONTEXT: "Ended because the context is full.",
@@ -84,7 +86,7 @@ class Conversation:
         """Answer a question once more, beside the answer that it has. False when there is none."""
         self.stop(at_once=True)
         messages = self._app.saved.path()
-        at = self._index_of(entry, messages) if entry is not None else len(messages) - 1
+        at = self._index_of(_message_of(entry), messages) if entry is not None else len(messages) - 1
         while at >= 0 and messages[at].role != "user":
             at -= 1
         if at < 0:
@@ -97,13 +99,13 @@ class Conversation:
         """Put another wording in the place of a question, and answer it; the old branch stays."""
         self.stop(at_once=True)
         messages = self._app.saved.path()
-        at = self._index_of(entry, messages)
+        at = self._index_of(entry.message, messages)
         if at < 0:
             self.ask(text)
             return
         message, problems = attach(text, Path.cwd())
         edited = self._app.saved.edit(messages[at], message)
-        self._show([*messages[:at], edited])
+        self._show(self._app.saved.path())
         for problem in problems:
             self._app.page.say(problem, kind="warning")
         self._answer(edited)
@@ -173,6 +175,7 @@ class Conversation:
 
     def _answer(self, question: SavedMessage) -> None:
         messages = self._app.saved.path()
+        messages = messages[: 1 + self._index_of(question.id, messages)]
         answer = AnswerEntry(coloured=self._app.page.coloured)
         answer.waiting = self._app.loader.doing or "reading the prompt"
         self._writer = self._app.saved.answer(question.id)
@@ -207,6 +210,8 @@ class Conversation:
                         self._writer.append(event)
                 case RoundReport():
                     answer.reports[event.round] = event
+                    if self._writer is not None:
+                        self._writer.append(event)
                 case Prefill():
                     answer.waiting = _prefill_text(event)
                     if not answer.text:
@@ -220,6 +225,8 @@ class Conversation:
                     self._app.page.say(event.message, event.hint, kind="error")
                 case _:
                     pass
+        if self._writer is not None:
+            self._app.saved.look(self._writer)
         self._app.page.answer_grew()
 
     def _finished(self, event: Finished) -> None:
@@ -252,11 +259,19 @@ class Conversation:
         if writer is not None:
             writer.finish(MessageState(state), stats=stats)
             self._app.saved.remember(writer.message, answer.text, state=MessageState(state), stats=stats)
+            self._app.troubles.in_background(self._see_saved(writer))
         self._app.page.answer_ended(answer)
         if state == "done" and self.queue:
             self._begin(self.queue.pop(0))
         elif self.queue:
             self._give_queue_back()
+
+    async def _see_saved(self, writer: AnswerWriter) -> None:
+        """Say so if the end of an answer, which is written in the background, cannot be saved."""
+        await asyncio.to_thread(writer.wait, SAVING_S)
+        if self._writer is None:
+            self._app.saved.look(writer)
+            self._app.page.show_status()
 
     def _give_queue_back(self) -> None:
         """What was to be sent next goes back to where it was written."""
@@ -301,14 +316,20 @@ class Conversation:
     # Showing
 
     def _show(self, messages: Sequence[SavedMessage]) -> None:
-        self._app.page.show_entries(entries_of(messages, self._app.saved, coloured=self._app.page.coloured))
+        entries = entries_of(
+            messages,
+            self._app.saved,
+            shown=self._app.transcript.entries,
+            coloured=self._app.page.coloured,
+        )
+        self._app.page.show_entries(entries)
 
-    def _index_of(self, entry: Entry | None, messages: Sequence[SavedMessage]) -> int:
-        wanted = getattr(entry, "message", None)
-        for number, message in enumerate(messages):
-            if wanted is not None and message.id == wanted:
-                return number
-        return -1
+    def _index_of(self, wanted: int | None, messages: Sequence[SavedMessage]) -> int:
+        return next((at for at, message in enumerate(messages) if message.id == wanted), -1)
+
+
+def _message_of(entry: Entry) -> int | None:
+    return entry.message if isinstance(entry, UserEntry | AnswerEntry) else None
 
 
 def _prefill_text(event: Prefill) -> str:

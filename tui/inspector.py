@@ -251,7 +251,7 @@ def _cost(found: Round, plain_s: float | None) -> list[Content]:
     if report is None:
         return [
             Content(f"{found.tokens} {many} in one pass"),
-            Content.styled("Probabilities are kept while mlxspec runs only.", "$muted"),
+            Content.styled("More about its rounds was not kept with this answer.", "$muted"),
         ]
     lines = [Content(f"{found.tokens} {many} in {seconds(report.round_s)}")]
     if found.guesses:

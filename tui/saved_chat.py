@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mlxspec.errors import StoreError
+from mlxspec.errors import StoreError, UnknownChat
 
 if TYPE_CHECKING:
     from mlxspec.chat.answer_writer import AnswerWriter
     from mlxspec.chat.records import Chat, MessageState, SavedMessage
     from mlxspec.chat.store import Store
-    from mlxspec.events import Tokens
+    from mlxspec.events import RoundReport, Tokens
 
 T = TypeVar("T")
 
@@ -20,8 +20,9 @@ T = TypeVar("T")
 class SavedChat:
     """One chat at a time, which begins with its first question.
 
-    When the store breaks, or another program deletes the chat, the chat goes on as a new one with the same
-    messages. `warn` is told each reason once.
+    When another program deletes the chat, it goes on as a new one with the same messages; when the store
+    breaks, in memory. `warn` is told each kind of trouble once, and `moved` the new ids of messages, by the
+    old ones, when they had to be saved once more.
 
     Attributes:
         store: all saved chats.
@@ -29,22 +30,35 @@ class SavedChat:
     """
 
     def __init__(
-        self, store: Store, *, reopen: Callable[[], Store], warn: Callable[[StoreError], None]
+        self,
+        store: Store,
+        *,
+        warn: Callable[[StoreError], None],
+        moved: Callable[[Mapping[int, int]], None],
     ) -> None:
         self.store = store
         self.chat: Chat | None = None
-        self._reopen = reopen
         self._warn = warn
-        self._told: set[str] = set()
+        self._moved = moved
+        self._told: set[type[StoreError]] = set()
         self._known: list[SavedMessage] = []
         self._ended: dict[int, SavedMessage] = {}  # answers of this run, whole
-        self._new_ids: dict[int, int] = {}  # of messages that had to be saved once more
+        self._new_ids: dict[int, int] = {}  # while something is tried once more
+        self._lost_answer = False
         self.look()
 
-    def look(self) -> None:
-        """Say so if nothing is being saved."""
-        if self.store.unsaved is not None:
-            self._tell(self.store.unsaved)
+    @property
+    def unsaved(self) -> bool:
+        """Whether what happens now is not being saved."""
+        return self._lost_answer or self.store.unsaved is not None
+
+    def look(self, writer: AnswerWriter | None = None) -> None:
+        """Say so if nothing is being saved, or if this answer is not."""
+        problem = None if writer is None else writer.problem
+        self._lost_answer = problem is not None
+        for trouble in (problem, self.store.unsaved):
+            if trouble is not None:
+                self._tell(trouble)
 
     @property
     def id(self) -> str | None:
@@ -124,7 +138,6 @@ class SavedChat:
 
     def go_to_version(self, message: int, steps: int) -> list[SavedMessage]:
         """Stand at the newest end of a branch beside this message. Returns the messages then."""
-        message = self._now(message)
         try:
             side_by_side = self.store.branches(message)
             at = next(i for i, other in enumerate(side_by_side) if other.id == message)
@@ -134,31 +147,37 @@ class SavedChat:
             self._tell(error)
         return self.path()
 
-    def spans(self, message: int) -> list[Tokens]:
-        """The tokens of a saved answer."""
+    def rounds(self, message: int) -> tuple[list[Tokens], list[RoundReport]]:
+        """The tokens of a saved answer, and the reports of its rounds."""
         try:
-            return self.store.spans(self._now(message))
+            return self.store.spans(message), self.store.reports(message)
         except StoreError as error:
             self._tell(error)
-            return []
+            return [], []
+
+    def _now(self, message: int) -> int:
+        return self._new_ids.get(message, message)
 
     def _try(self, work: Callable[[], T]) -> T:
-        """Do it; when the chat is gone, do it in a new chat with the same messages."""
+        """Do it; when the chat or the store is gone, do it in a new chat with the same messages."""
         try:
             done = work()
         except StoreError as error:
             self._tell(error)
-            self._begin_again()
+            self._begin_again(error)
             done = work()
+            self._new_ids = {}
         self.look()
         return done
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, error: StoreError) -> None:
+        from mlxspec.chat.store import Store
+
         known, old = self._known, self.chat
-        try:
-            self.store.recent(1)
-        except StoreError:
-            self.store = self._reopen()
+        if not isinstance(error, UnknownChat):
+            # Not opened again: what has just failed may seem sound, and fail with the next write.
+            self.store = Store.in_memory(error)
+        self._ended = {}  # by ids that may come again
         if old is None:
             return
         self.chat = self.store.create_chat(
@@ -167,14 +186,10 @@ class SavedChat:
         for message in known:
             copy = self.store.add_message(self.chat.id, message.role, message.content)
             self._new_ids[message.id] = copy.id
+        self._moved(self._new_ids)
         self.path()
 
-    def _now(self, message: int) -> int:
-        while message in self._new_ids:
-            message = self._new_ids[message]
-        return message
-
     def _tell(self, error: StoreError) -> None:
-        if error.message not in self._told:
-            self._told.add(error.message)
+        if type(error) not in self._told or isinstance(error, UnknownChat):
+            self._told.add(type(error))
             self._warn(error)

@@ -50,5 +50,5 @@ def status_of(app: ChatApp) -> Status:
         if not status.guessing:
             status.guessing = drafters(known)
     if hasattr(app, "saved"):
-        status.unsaved = app.saved.store.unsaved is not None
+        status.unsaved = app.saved.unsaved
     return status

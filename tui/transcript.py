@@ -6,6 +6,7 @@ an answer streams that is one row, or all rows when the text moves up.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import events
@@ -15,7 +16,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.answer import AnswerEntry
-from tui.entry import Entry, action_of
+from tui.entry import Entry, UserEntry, action_of
 from tui.lines import Line, Piece
 from tui.palette import Palette
 from tui.selection import Place, Selection
@@ -83,6 +84,12 @@ class Transcript(Widget):
         self.view.follow = True
         self.selection = self._round = None
         self.update_rows()
+
+    def messages_moved(self, new_ids: Mapping[int, int]) -> None:
+        """Messages are saved under other ids now; those that are not among them are not saved any more."""
+        for entry in self.entries:
+            if isinstance(entry, UserEntry | AnswerEntry) and entry.message is not None:
+                entry.message = new_ids.get(entry.message)
 
     def use_palette(self, palette: Palette) -> None:
         """Draw in other colours."""

@@ -6,12 +6,13 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlxspec.chat.records import MessageState, storable
+from mlxspec.chat.streamed import decoded_tokens, encoded_reports, encoded_tokens
 from mlxspec.errors import StoreError
-from mlxspec.events import Origin, Tokens
+from mlxspec.events import RoundReport, Tokens
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from mlxspec.chat.database import Database
     from mlxspec.chat.lease import Lease
 
-FLUSH_S = 0.5  # the least time between two writes
+FLUSH_S = 0.25  # the least time between two writes; a killed program loses what came since the last one
 
 
 class AnswerWriter:
-    """Takes the tokens of one answer; `Store.answer` makes it.
+    """Takes the tokens of one answer, and reports of its rounds if there are any; `Store.answer` makes it.
 
-    `append` only puts a value into a queue. The first token is saved at once, and from then on whatever came
-    is saved every half second. After `finish` nothing may be appended.
+    `append` only puts a value into a queue. The first one is saved at once, and from then on whatever came is
+    saved every `FLUSH_S` seconds. After `finish` nothing may be appended.
 
     Attributes:
         message: the id of the message.
@@ -38,7 +39,7 @@ class AnswerWriter:
         self.problem: StoreError | None = None
         self._database = database
         self._lease = lease
-        self._waiting: deque[Tokens] = deque()
+        self._waiting: deque[Tokens | RoundReport] = deque()
         self._texts: list[str] = []
         self._chunks = 0
         self._ending: tuple[MessageState, str | None] | None = None
@@ -47,9 +48,9 @@ class AnswerWriter:
         self._thread = threading.Thread(target=self._run, name=f"answer {message}", daemon=True)
         self._thread.start()
 
-    def append(self, tokens: Tokens) -> None:
+    def append(self, event: Tokens | RoundReport) -> None:
         """Take one event of the engine. Never waits."""
-        self._waiting.append(tokens)
+        self._waiting.append(event)
         self._something_to_do.set()
 
     def finish(self, state: MessageState, *, stats: Mapping[str, Any] | None = None) -> None:
@@ -87,12 +88,17 @@ class AnswerWriter:
 
     def _save(self, ending: tuple[MessageState, str | None] | None) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        self._texts.extend(tokens.text for tokens in batch)
+        tokens = [event for event in batch if isinstance(event, Tokens)]
+        reports = [event for event in batch if isinstance(event, RoundReport)]
+        self._texts.extend(event.text for event in tokens)
 
         def work(db: sqlite3.Connection) -> None:
-            if batch:
-                row = (self.message, self._chunks, encoded(batch))
+            if tokens:
+                row = (self.message, self._chunks, encoded_tokens(tokens))
                 db.execute("INSERT INTO spans (message, seq, body) VALUES (?, ?, ?)", row)
+            if reports:
+                row = (self.message, self._chunks, encoded_reports(reports))
+                db.execute("INSERT INTO rounds (message, seq, body) VALUES (?, ?, ?)", row)
             if ending:
                 state, stats = ending
                 _end(db, self.message, content="".join(self._texts), state=state, stats=stats)
@@ -111,7 +117,7 @@ def stop_answers_of(db: sqlite3.Connection, owner: str | None) -> None:
     rows = db.execute("SELECT id FROM messages WHERE state = 'streaming' AND owner IS ?", (owner,)).fetchall()
     for (message,) in rows:
         bodies = db.execute("SELECT body FROM spans WHERE message = ? ORDER BY seq", (message,))
-        content = "".join(tokens.text for (body,) in bodies for tokens in decoded(body))
+        content = "".join(tokens.text for (body,) in bodies for tokens in decoded_tokens(body))
         _end(db, message, content=content, state=MessageState.STOPPED, stats=None)
 
 
@@ -122,17 +128,3 @@ def _end(
         "UPDATE messages SET content = ?, state = ?, stats = ?, owner = NULL WHERE id = ?",
         (storable(content), state, stats, message),
     )
-
-
-def encoded(batch: Iterable[Tokens]) -> str:
-    """The body of one row of spans."""
-    rows = [[list(tokens.ids), tokens.text, tokens.origin, tokens.drafter, tokens.round] for tokens in batch]
-    return storable(json.dumps(rows, ensure_ascii=False, separators=(",", ":")))
-
-
-def decoded(body: str) -> list[Tokens]:
-    """The tokens of one row of spans."""
-    return [
-        Tokens(ids=tuple(ids), text=text, origin=Origin(origin), drafter=drafter, round=round_number)
-        for ids, text, origin, drafter, round_number in json.loads(body)
-    ]

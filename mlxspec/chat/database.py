@@ -68,6 +68,11 @@ class Database:
         except StoreError as problem:
             return cls(path, _empty(), unsaved=problem, may_go_unsaved=True)
 
+    @classmethod
+    def in_memory(cls, reason: StoreError) -> Database:
+        """An empty database in memory; `unsaved` is the reason."""
+        return cls(Path(), _empty(), unsaved=reason, may_go_unsaved=True)
+
     def read(self, sql: str, *arguments: object) -> list[sqlite3.Row]:
         """All rows of a query. Raises StoreError."""
         with self._lock, explained(self.path):

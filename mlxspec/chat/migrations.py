@@ -6,6 +6,7 @@ of steps that a file has been through is its `user_version`.
     chats      one row a chat; `head` is the message that the chat stands at
     messages   a tree: each message names its parent, so that an edit or a second answer is a branch
     spans      the tokens of an answer with their origins, a row for each time it was saved while streaming
+    rounds     why they are there: what was guessed and with which probabilities, saved in the same way
 
 A streaming answer's text is in its spans alone; `content` is filled when it ends, so the search index is
 written once.
@@ -95,5 +96,16 @@ def _index(db: sqlite3.Connection, *, table: str, key: str, column: str) -> None
     )
 
 
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_chats_messages_spans,)
+def _rounds(db: sqlite3.Connection) -> None:
+    db.execute(
+        """CREATE TABLE rounds (
+               message INTEGER NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+               seq INTEGER NOT NULL,
+               body TEXT NOT NULL,
+               PRIMARY KEY (message, seq)
+           ) WITHOUT ROWID"""
+    )
+
+
+STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_chats_messages_spans, _rounds)
 LATEST = len(STEPS)

@@ -4,7 +4,7 @@
     chat = store.create_chat(target="smollm2-135m", draft="auto")
     store.add_message(chat.id, "user", "Why is the sky blue?")       # gives the chat its title, too
     writer = store.answer(chat.id)
-    writer.append(tokens)                       # an `events.Tokens`; never waits for the disk
+    writer.append(event)                        # `Tokens`, or a `RoundReport`; never waits for the disk
     writer.finish(MessageState.DONE, stats=finished.stats.as_dict())
     store.path(chat.id)                         # the messages from the first one to the chat's head
     store.close()
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from mlxspec.chat import searching, tree
-from mlxspec.chat.answer_writer import AnswerWriter, decoded, stop_answers_of
+from mlxspec.chat.answer_writer import AnswerWriter, stop_answers_of
 from mlxspec.chat.database import Database
 from mlxspec.chat.database import set_aside as set_file_aside
 from mlxspec.chat.lease import Lease, is_held
@@ -47,9 +47,10 @@ from mlxspec.chat.records import (
     storable,
     typed_id,
 )
+from mlxspec.chat.streamed import decoded_reports, decoded_tokens
 from mlxspec.chat.trouble import explain
 from mlxspec.errors import StoreError, UnknownChat, UsageError
-from mlxspec.events import Tokens
+from mlxspec.events import RoundReport, Tokens
 from mlxspec.places import Places
 
 
@@ -77,6 +78,11 @@ class Store:
         On a disk that can be read but not written, the saved chats are there too.
         """
         return cls(Database.open_or_unsaved(database_path(places)))
+
+    @classmethod
+    def in_memory(cls, reason: StoreError) -> Store:
+        """An empty store that saves nothing, for a chat that goes on when its store broke."""
+        return cls(Database.in_memory(reason))
 
     @property
     def unsaved(self) -> StoreError | None:
@@ -237,7 +243,12 @@ class Store:
     def spans(self, message: int) -> list[Tokens]:
         """The tokens of an answer with their origins, as they were streamed; empty for other messages."""
         rows = self._database.read("SELECT body FROM spans WHERE message = ? ORDER BY seq", message)
-        return [tokens for row in rows for tokens in decoded(row["body"])]
+        return [tokens for row in rows for tokens in decoded_tokens(row["body"])]
+
+    def reports(self, message: int) -> list[RoundReport]:
+        """Why the tokens of an answer are there, round by round; empty where nobody reported it."""
+        rows = self._database.read("SELECT body FROM rounds WHERE message = ? ORDER BY seq", message)
+        return [report for row in rows for report in decoded_reports(row["body"])]
 
     def search(self, query: str, *, limit: int = 50) -> list[Hit]:
         """Where all words of the query stand, in any case, inside longer words too. Nothing is an operator.

@@ -63,6 +63,7 @@ async def test_retry_makes_a_branch_beside_the_answer() -> None:
         await s.until(lambda: s.answers and s.answers[0].text == "two" and not s.answers[0].streaming)
         assert "2/2" in s.screen
         assert s.script.requests[1].seed is None
+        assert s.script.requests[1].messages == s.script.requests[0].messages
         await s.send("/branch")
         assert s.answers[0].text == "one"
         assert "1/2" in s.screen

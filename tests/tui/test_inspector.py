@@ -5,6 +5,7 @@ from __future__ import annotations
 from scripted import Script, answer_of
 from stage import stage
 
+from mlxspec.events import RoundReport
 from tui.options import ChatOptions
 
 TEXT = "one two three four five six seven eight nine ten eleven"
@@ -96,13 +97,34 @@ async def test_it_can_be_looked_into_while_it_streams() -> None:
         assert s.screen != seen
 
 
-async def test_an_answer_of_an_earlier_run_has_rounds_without_probabilities() -> None:
-    async with stage(Script([answer_of(TEXT)])) as s:
+async def test_an_answer_of_an_earlier_run_is_looked_into_like_one_of_today() -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(130, 30)) as s:
         await s.ask("x")
+        await s.press("ctrl+o")
+        seen = s.screen
+        assert "0.92" in seen
     async with stage(options=ChatOptions(resume=True), size=(130, 30)) as s:
         await s.press("ctrl+o")
+        assert [line[78:] for line in s.screen.split("\n")] == [line[78:] for line in seen.split("\n")]
+
+
+async def test_what_was_not_kept_of_rounds_is_said() -> None:
+    events = [event for event in answer_of(TEXT) if not isinstance(event, RoundReport)]
+    async with stage(Script([events]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
         assert "The draft: 2 guesses kept" in s.screen
-        assert "Probabilities are kept while mlxspec runs only." in s.screen
+        assert "More about its rounds was not kept" in s.screen
+
+
+async def test_an_answer_that_has_just_ended_keeps_its_rounds_beside_a_second_try() -> None:
+    async with stage(Script([answer_of(TEXT), answer_of(TEXT)]), size=(130, 30)) as s:
+        first = await s.ask("x")
+        await s.ask("y")
+        await s.press("f5")
+        await s.until(lambda: len(s.answers) == 2 and not s.answers[1].streaming)
+        assert s.answers[0] is first
+        assert first.reports
 
 
 async def test_brackets_in_tokens_are_text() -> None:
