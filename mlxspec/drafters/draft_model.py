@@ -10,7 +10,8 @@ import mlx.core as mx
 from mlxspec.decoding.cache import PromptCache, common_prefix
 from mlxspec.decoding.controller import Option
 from mlxspec.decoding.proposal import Proposal
-from mlxspec.decoding.sampling import History, Sampler
+from mlxspec.decoding.sampling import Sampler
+from mlxspec.drafters.guessing import Guesses
 
 PREFILL_CHUNK = 512
 """Tokens fed at once when the draft is far behind; a cancel waits for one chunk at most."""
@@ -27,11 +28,13 @@ class DraftModel:
     Args:
         model: an mlx-lm model whose token ids mean what the target's mean.
         context_tokens: the longest sequence that this model can read; beyond it, it offers nothing.
+        ids: the target's id of each column of the logits; None where they are the target's own.
     """
 
     name = "draft_model"
 
-    def __init__(self, model: Any, *, context_tokens: int | None = None) -> None:
+    def __init__(self, model: Any, *, context_tokens: int | None = None, ids: mx.array | None = None) -> None:
+        self._ids = ids
         self._cache = PromptCache(model)
         self._context_tokens = context_tokens
         self._tokens: list[int] = []
@@ -64,16 +67,13 @@ class DraftModel:
         self._valid = len(self._tokens)
         # Behind the committed tokens: what stands before this point is never taken back by a round.
         self._cache.checkpoint(one_row_passes=True)
-        guesses: list[mx.array] = []
-        rows: list[mx.array] = []
+        assert self._sampler is not None, "reset comes before propose"
+        guesses = Guesses(self._sampler, self._tokens, self._ids)
         for i in range(k):
-            guess, q = self._draw(logits, guesses)
-            guesses.append(guess)
-            if q is not None:
-                rows.append(q)
+            guess = guesses.draw(logits)
             if i + 1 < k:
                 logits = self._cache.forward(guess)
-        return Proposal(mx.concatenate(guesses), mx.concatenate(rows) if rows else None)
+        return guesses.proposal()
 
     def committed(self, tokens: Sequence[int], accepted: int) -> None:
         """Keep what the cache holds of the accepted guesses; the last guess was never fed to it."""
@@ -110,15 +110,3 @@ class DraftModel:
             self._cache.prefill(mx.array(chunk, mx.uint32))
             self._valid = self._cache.length
         return True
-
-    def _draw(self, logits: mx.array, guesses: list[mx.array]) -> tuple[mx.array, mx.array | None]:
-        """The next guess [1] from logits [1, vocab], and its q row [1, vocab] where it was drawn."""
-        sampler = self._sampler
-        assert sampler is not None, "reset comes before propose"
-        history = History(self._tokens, mx.concatenate(guesses) if guesses else None)
-        if sampler.greedy:
-            return mx.argmax(sampler.processed(logits, history), axis=-1).astype(mx.uint32), None
-        # Whatever q is: it is what the guess is drawn from, and that keeps the answer exact.
-        q, _ = sampler.likely(logits, history)
-        noise = sampler.draft_noise(len(self._tokens), len(guesses))
-        return mx.argmax(mx.log(q) + noise, axis=-1).astype(mx.uint32), q

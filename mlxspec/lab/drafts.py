@@ -23,6 +23,7 @@ from mlxspec.decoding.proposal import Drafter
 from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.drafting import DraftChoice, Drafting, Workshop
+from mlxspec.drafters.first_layers import first_layers
 from mlxspec.drafters.loading import made, meant_by, understood
 from mlxspec.engine.pace import find_pace
 from mlxspec.engine.pair import MEASURING
@@ -165,37 +166,6 @@ def rounded(model: nn.Module, bits: int = MADE_UP_BITS) -> nn.Module:
             packed = mx.quantize(layer.weight, group_size=GROUP, bits=bits)
             layer.weight = mx.dequantize(*packed, group_size=GROUP, bits=bits).astype(layer.weight.dtype)
     mx.eval(draft.parameters())
-    return draft
-
-
-def first_layers(model: Any, count: int) -> nn.Module:
-    """A copy that has the first `count` layers only, weights shared.
-
-    Raises:
-        UsageError: there are not so many, or the architecture cannot do without the others.
-    """
-    from mlx_lm.models.cache import make_prompt_cache
-
-    layers = list(model.layers)
-    if not 0 < count < len(layers):
-        raise UsageError(
-            f"layers:{count} is no draft for a model of {len(layers)} layers.",
-            hint=f"Give layers:N with N from 1 to {len(layers) - 1}.",
-        )
-    draft: nn.Module = copy.deepcopy(model)
-    try:
-        owner = next(
-            module
-            for _, module in draft.named_modules()
-            if isinstance(own := module.get("layers"), list) and len(own) == len(layers)
-        )
-        owner.layers = owner.layers[:count]
-        mx.eval(draft(mx.array([[0]]), cache=make_prompt_cache(draft)))
-    # Each architecture fails in its own way: a list of masks by layer, a cache too many, a name.
-    except Exception as error:
-        raise UsageError(
-            "This architecture cannot do with some of its layers.", hint="Give another --draft, such as 3bit."
-        ) from error
     return draft
 
 
