@@ -18,6 +18,7 @@ from mlxspec.decoding.proposal import Drafter, Proposal
 from mlxspec.decoding.sampling import Sampler
 from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.draft_model import DraftModel
+from mlxspec.drafters.lookahead import Lookahead
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.errors import UnsupportedCache
 from tests import tiny_models
@@ -80,6 +81,20 @@ class Subject:
         return TargetState(PromptCache(self.model))
 
 
+def _lookahead(_subject: Subject) -> list[Drafter]:
+    copies = Lookup()
+    return [Lookahead(copies), copies]
+
+
+DRAFTS: dict[str, Callable[[Subject], list[Drafter]]] = {
+    "erring": lambda subject: [DraftModel(subject.erring)],
+    "itself": lambda subject: [DraftModel(subject.model)],
+    "lookup": lambda _: [Lookup()],
+    "lookahead": _lookahead,
+}
+"""Who drafts for a subject: a draft that is the target itself is always right."""
+
+
 def check_equal(subject: Subject, ids: list[int], *, temperature: float, what: str) -> None:
     """The ids are those of plain decoding, but for a tie, which is noted."""
     expected = subject.plain(temperature)[: len(ids)]
@@ -92,15 +107,10 @@ def check_equal(subject: Subject, ids: list[int], *, temperature: float, what: s
 
 
 def check_target(subject: Subject, *, draft: str, k: int, temperature: float, tokens: int = TOKENS) -> Answer:
-    """As a target, with `draft` "erring", "itself" or "lookup": the ids of plain decoding.
-
-    A draft that is the target itself is always right.
-    """
-    drafter: Drafter = Lookup()
-    if draft != "lookup":
-        drafter = DraftModel(subject.erring if draft == "erring" else subject.model)
+    """As a target, with one of `DRAFTS`: the ids of plain decoding."""
+    drafters = DRAFTS[draft](subject)
     given = answer(
-        subject.state(), some_prompt(), drafters=[drafter], k=k, temperature=temperature, tokens=tokens
+        subject.state(), some_prompt(), drafters=drafters, k=k, temperature=temperature, tokens=tokens
     )
     what = f"target with {draft}, k {k}, temperature {temperature:.0f}"
     check_equal(subject, given.ids, temperature=temperature, what=what)
@@ -222,46 +232,50 @@ def failing(owner: Any, name: str, *, at: int, before: bool) -> Iterator[Callabl
         yield lambda: calls
 
 
-def check_failures(subject: Subject, *, tokens: int = SHORT, temperature: float = 1.0) -> int:
+def check_failures(
+    subject: Subject, *, draft: str = "erring", tokens: int = SHORT, temperature: float = 1.0
+) -> int:
     """After a failure at any forward, sample or rewind the next answer is a fresh state's.
 
     Returns how many failures were brought about.
     """
     count = 0
-    fresh = _after_failure(subject.state(), DraftModel(subject.erring), temperature=temperature)
+    fresh = _after_failure(subject.state(), DRAFTS[draft](subject), temperature=temperature)
     for point, (owner, name) in points_of(subject).items():
         at = 0
         while True:
-            state, drafter = subject.state(), DraftModel(subject.erring)
+            state, drafters = subject.state(), DRAFTS[draft](subject)
             before = at % 2 == 1 and point != "forward"
             try:
                 with failing(owner, name, at=at, before=before) as calls:
                     answer(
-                        state, some_prompt(), drafters=[drafter], k=3, tokens=tokens, temperature=temperature
+                        state, some_prompt(), drafters=drafters, k=3, tokens=tokens, temperature=temperature
                     )
                     if calls() <= at:
                         break
             except Injected:
                 count += 1
-                given = _after_failure(state, drafter, temperature=temperature)
+                given = _after_failure(state, drafters, temperature=temperature)
                 assert given == fresh, f"the answer after a failure at {point} {at} is another one"
             at += 1
         assert at, f"nothing failed at {point}"
     return count
 
 
-def check_closed(subject: Subject, *, rounds: int = 3, temperature: float = 1.0) -> int:
+def check_closed(
+    subject: Subject, *, draft: str = "erring", rounds: int = 3, temperature: float = 1.0
+) -> int:
     """After an answer that was closed, or failed, at a yield the next answer is a fresh state's.
 
     Returns how many answers were ended so.
     """
     count = 0
-    fresh = _after_failure(subject.state(), DraftModel(subject.erring), temperature=temperature)
+    fresh = _after_failure(subject.state(), DRAFTS[draft](subject), temperature=temperature)
     for place in range(1, rounds + 1):
         for how in ("close", "throw"):
-            state, drafter = subject.state(), DraftModel(subject.erring)
+            state, drafters = subject.state(), DRAFTS[draft](subject)
             fill(state, some_prompt())
-            decoding = loop(state, drafters=[drafter], k=3, temperature=temperature).rounds()
+            decoding = loop(state, drafters=drafters, k=3, temperature=temperature).rounds()
             for _ in range(place):
                 next(decoding)
             if how == "close":
@@ -271,15 +285,17 @@ def check_closed(subject: Subject, *, rounds: int = 3, temperature: float = 1.0)
                 with suppress(Injected):
                     decoding.throw(Injected("yield"))  # type: ignore[attr-defined]
             count += 1
-            given = _after_failure(state, drafter, temperature=temperature)
+            given = _after_failure(state, drafters, temperature=temperature)
             assert given == fresh, f"the answer after {how} at yield {place} is another one"
     return count
 
 
-def _after_failure(state: TargetState, drafter: DraftModel, *, temperature: float) -> tuple[list[int], int]:
+def _after_failure(
+    state: TargetState, drafters: list[Drafter], *, temperature: float
+) -> tuple[list[int], int]:
     """The next answer, to a prompt that begins as the one before, and how many guesses were right."""
     prompt = [*some_prompt()[:-3], 2, 6]
-    given = answer(state, prompt, drafters=[drafter], k=3, tokens=2 * SHORT, temperature=temperature)
+    given = answer(state, prompt, drafters=drafters, k=3, tokens=2 * SHORT, temperature=temperature)
     return given.ids, given.accepted
 
 

@@ -19,6 +19,7 @@ from mlxspec.decoding.proposal import Drafter, Proposal
 from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
 from mlxspec.decoding.target import TargetState, prefill
 from mlxspec.drafters.draft_model import DraftModel
+from mlxspec.drafters.lookahead import Lookahead
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.events import FinishReason, Origin
 from tests.fakes import TableModel, chain_model, table_model
@@ -107,15 +108,18 @@ def draft() -> Model:
 
 
 def drafters_of(kind: str, draft: Model) -> list[Drafter]:
+    copies = Lookup()
     return {
         "draft": [DraftModel(draft)],
-        "lookup": [Lookup()],
-        "both": [DraftModel(draft), Lookup()],
+        "lookup": [copies],
+        "lookahead": [Lookahead(copies), copies],
+        "both": [DraftModel(draft), copies],
+        "plain": [],
     }[kind]
 
 
 @pytest.mark.parametrize("k", [1, 3, 4, 8])
-@pytest.mark.parametrize("kind", ["draft", "lookup", "both"])
+@pytest.mark.parametrize("kind", ["draft", "lookup", "lookahead", "both"])
 def test_greedy_ids_equal_those_of_mlx_lm(kind: str, k: int, target: Model, draft: Model) -> None:
     answering = Answering(target, vocab=24)
     expected = [int(token) for token, _ in generate_step(mx.array(PROMPT), target, max_tokens=80)]
@@ -129,7 +133,7 @@ def test_plain_ids_equal_those_of_mlx_lm(target: Model) -> None:
     assert Answering(target, vocab=24).answer() == expected
 
 
-@pytest.mark.parametrize("kind", ["draft", "lookup"])
+@pytest.mark.parametrize("kind", ["draft", "lookup", "lookahead"])
 def test_greedy_with_penalties_equals_mlx_lm(kind: str, target: Model, draft: Model) -> None:
     processors = make_logits_processors({4: -100.0}, 1.4, 20, 0.5, 20, 0.3, 20)
     expected = [
@@ -158,7 +162,7 @@ def test_greedy_with_a_quantised_cache_equals_mlx_lm(kv_bits: int, target: Model
 
 
 @pytest.mark.parametrize("k", [1, 4, 8])
-@pytest.mark.parametrize("kind", ["draft", "lookup", "both"])
+@pytest.mark.parametrize("kind", ["draft", "lookup", "lookahead", "both"])
 def test_a_seed_means_one_text_under_coupled(kind: str, k: int, target: Model, draft: Model) -> None:
     plain = Answering(target, vocab=24).answer(params=WARM, rule=Rule.COUPLED, seed=9)
     assert (
@@ -238,10 +242,10 @@ def test_an_end_of_sequence_inside_an_accepted_run_ends_the_answer() -> None:
 
 
 @pytest.mark.parametrize("budget", range(1, 8))
-@pytest.mark.parametrize("kind", ["draft", "lookup", "plain"])
+@pytest.mark.parametrize("kind", ["draft", "lookup", "lookahead", "plain"])
 def test_no_answer_is_longer_than_max_tokens(kind: str, budget: int) -> None:
     model = chain_model(1, 2, 3, 4, 5)
-    drafters: list[Drafter] = {"draft": [DraftModel(model)], "lookup": [Lookup()], "plain": []}[kind]
+    drafters = drafters_of(kind, model)
     answering = Answering(model, vocab=12)
     ids = answering.answer(drafters, 4, prompt=[1, 2, 3, 4, 5, 1, 2, 3, 4, 5], max_tokens=budget)
     assert ids == [1, 2, 3, 4, 5, 1, 2][:budget]
@@ -315,7 +319,7 @@ def test_nothing_is_queued_for_a_token_beyond_the_budget() -> None:
     assert model.passes == [1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("kind", ["draft", "lookup", "plain"])
+@pytest.mark.parametrize("kind", ["draft", "lookup", "lookahead", "plain"])
 @pytest.mark.parametrize("after", [1, 2, 5])
 def test_a_closed_generator_leaves_a_state_that_answers_as_a_fresh_one(
     kind: str, after: int, target: Model, draft: Model
@@ -401,7 +405,7 @@ def test_a_cancel_takes_effect_within_one_prefill_chunk() -> None:
     assert model.passes == [10, 10]
 
 
-@pytest.mark.parametrize("kind", ["draft", "lookup", "plain"])
+@pytest.mark.parametrize("kind", ["draft", "lookup", "lookahead", "plain"])
 def test_a_second_turn_reuses_what_both_turns_share(kind: str, target: Model, draft: Model) -> None:
     drafters = [] if kind == "plain" else drafters_of(kind, draft)
     answering = Answering(target, vocab=24)

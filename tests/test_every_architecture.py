@@ -69,9 +69,11 @@ def test_a_draft_that_is_the_target_is_always_right(name: str) -> None:
     check_target(subject(name), draft="itself", k=4, temperature=0.0, tokens=12)
 
 
+@pytest.mark.parametrize("draft", ["lookup", "lookahead"])
 @pytest.mark.parametrize("name", NAMES)
-def test_lookup_changes_no_id(name: str) -> None:
-    check_target(subject(name), draft="lookup", k=4, temperature=0.0, tokens=12)
+def test_what_needs_no_model_changes_no_id(name: str, draft: str) -> None:
+    given = check_target(subject(name), draft=draft, k=4, temperature=0.0, tokens=12)
+    assert given.proposed > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,14 +91,16 @@ def test_later_turns_equal_cold_runs_and_reuse_what_was_read(name: str) -> None:
     assert check_turns(subject(name), tokens=9)[0] > 0
 
 
+@pytest.mark.parametrize("draft", ["erring", "lookahead"])
 @pytest.mark.parametrize("name", FEW)
-def test_the_answer_after_any_failure_is_a_fresh_one(name: str) -> None:
-    check_failures(subject(name), tokens=3)
+def test_the_answer_after_any_failure_is_a_fresh_one(name: str, draft: str) -> None:
+    check_failures(subject(name), draft=draft, tokens=3)
 
 
+@pytest.mark.parametrize("draft", ["erring", "lookahead"])
 @pytest.mark.parametrize("name", FEW)
-def test_the_answer_after_one_that_was_left_is_a_fresh_one(name: str) -> None:
-    assert check_closed(subject(name)) == 6
+def test_the_answer_after_one_that_was_left_is_a_fresh_one(name: str, draft: str) -> None:
+    assert check_closed(subject(name), draft=draft) == 6
 
 
 def test_what_a_recurrent_target_carries_does_not_add_up_without_end() -> None:

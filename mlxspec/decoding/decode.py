@@ -16,7 +16,7 @@ from typing import cast
 import mlx.core as mx
 
 from mlxspec.decoding.controller import Choice, Controller, Option, Outcome, Situation
-from mlxspec.decoding.proposal import Drafter, Proposal, hidden_points, target_readers
+from mlxspec.decoding.proposal import Drafter, Proposal, choice_readers, hidden_points, target_readers
 from mlxspec.decoding.sampling import History, Sampler
 from mlxspec.decoding.stats import DecodeStats
 from mlxspec.decoding.target import TargetState
@@ -66,7 +66,7 @@ class Round:
 class _Reading:
     """What comes back from the device."""
 
-    packed: mx.array  # [3 + k]: sure, accepted, next token, guesses
+    packed: mx.array  # [3 + k]: sure, accepted, next token, guesses; and [k + 1] choices for their readers
     probabilities: mx.array | None  # [2k + 1]: p and q of each guess, p of the next token
 
 
@@ -123,6 +123,7 @@ class Decoding:
         self._sampler = sampler
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._readers = target_readers(drafters)
+        self._choice_readers = choice_readers(drafters)
         self._controller = controller
         self._max_tokens = max_tokens
         self._eos_ids = eos_ids
@@ -261,6 +262,8 @@ class Decoding:
         parts = [judgement.sure.reshape(1), verdict.accepted.reshape(1), verdict.next_token.reshape(1)]
         if proposal:
             parts.append(proposal.tokens)
+            if self._choice_readers:
+                parts.append(judgement.choices())
         packed = mx.concatenate([part.astype(mx.int32) for part in parts])
         probabilities = report(judgement.p(), proposal, verdict) if self._with_probabilities else None
         mx.async_eval(packed, *([] if probabilities is None else [probabilities]))
@@ -269,10 +272,11 @@ class Decoding:
     def _land(self, flight: _Flight) -> Round:
         """Wait for the verdict, take the rejected rows back, and commit token by token."""
         reading = flight.reading
-        sure, accepted, next_token, *guesses = _ids(reading)  # the one sync of the round
+        sure, accepted, next_token, *rest = _ids(reading)  # the one sync of the round
         if not sure:
             reading = flight.read_whole()
-            _, accepted, next_token, *guesses = _ids(reading)
+            _, accepted, next_token, *rest = _ids(reading)
+        guesses, choices = rest[: flight.proposed], rest[flight.proposed :]
         landed = time.perf_counter()
         round_s, self._last_landing = landed - self._last_landing, landed
         # Before the rewind: it may take out committed tokens too, which are then carried.
@@ -280,6 +284,9 @@ class Decoding:
         if flight.proposed:
             self._state.cache.rewind_to(flight.base + accepted)
         tokens, origins = self._commit(guesses, accepted, next_token)
+        if choices:
+            for learner in self._choice_readers:
+                learner.read_choices(guesses, choices, accepted)
         for name, drafter in self._drafters.items():
             own = name == flight.choice.drafter
             drafter.committed(tokens, min(accepted, len(tokens)) if own and guesses else 0)

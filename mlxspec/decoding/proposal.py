@@ -71,6 +71,22 @@ class TargetReader(Drafter, Protocol):
         """
 
 
+class ChoiceReader(Drafter, Protocol):
+    """A drafter that learns from what the target would say behind guesses, wrong ones too."""
+
+    def read_choices(self, guesses: Sequence[int], choices: Sequence[int], accepted: int) -> None:
+        """Called after each pass over guesses, whoever made them, and before `committed`.
+
+        `choices` [k + 1] are the target's own tokens after the pending token and after each of the k
+        guesses, the first `accepted` of which were kept.
+        """
+
+
+def choice_readers(drafters: Iterable[Drafter]) -> list[ChoiceReader]:
+    """Those of the drafters that learn from the target's choices."""
+    return [cast(ChoiceReader, drafter) for drafter in drafters if hasattr(drafter, "read_choices")]
+
+
 def target_readers(drafters: Iterable[Drafter]) -> list[TargetReader]:
     """Those of the drafters that read from the target."""
     return [cast(TargetReader, drafter) for drafter in drafters if hasattr(drafter, "read_hidden")]

@@ -18,12 +18,14 @@ class Judgement:
     """A verdict, still on the device.
 
     `sure` is False where it was made from too short a list of tokens and has to be made again with
-    `whole=True`. `p` makes the target's probabilities [k + 1, vocab].
+    `whole=True`. `p` makes the target's probabilities [k + 1, vocab]. `choices` makes the target's own
+    token for each row [k + 1] int32: the one it is sure to take under its rule, else the likeliest.
     """
 
     verdict: Verdict
     sure: mx.array
     p: Callable[[], mx.array]
+    choices: Callable[[], mx.array]
 
 
 def judge(
@@ -46,7 +48,10 @@ def judge(
         processed = sampler.processed(logits, history)
         choices = mx.argmax(processed, axis=-1).astype(mx.int32)
         return Judgement(
-            keep_while_equal(choices, guesses), mx.array(True), lambda: mx.softmax(processed, axis=-1)
+            keep_while_equal(choices, guesses),
+            mx.array(True),
+            lambda: mx.softmax(processed, axis=-1),
+            lambda: choices,
         )
     if whole or k == 0:
         p, sure = sampler.distribution(logits, history), mx.array(True)
@@ -55,7 +60,7 @@ def judge(
     if sampler.rule is Rule.COUPLED:
         noise = mx.stack([sampler.gumbel(Stream.POSITION, position + i) for i in range(k + 1)])
         choices = mx.argmax(mx.log(p) + noise, axis=-1).astype(mx.int32)
-        return Judgement(keep_while_equal(choices, guesses), sure, lambda: p)
+        return Judgement(keep_while_equal(choices, guesses), sure, lambda: p, lambda: choices)
     verdict = (block_rule if sampler.rule is Rule.BLOCK else token_rule)(
         p,
         guesses,
@@ -63,7 +68,7 @@ def judge(
         uniform=sampler.uniform(Stream.ACCEPT, position, max(k, 1))[:k],
         gumbel=sampler.gumbel(Stream.RESIDUAL, position),
     )
-    return Judgement(verdict, sure, lambda: p)
+    return Judgement(verdict, sure, lambda: p, lambda: mx.argmax(p, axis=-1).astype(mx.int32))
 
 
 class Report(TypedDict, total=False):

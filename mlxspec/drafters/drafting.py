@@ -17,6 +17,7 @@ from mlxspec.places import Places
 
 NONE = "none"
 LOOKUP = "lookup"
+LOOKAHEAD = "lookahead"
 AUTO = "auto"
 
 

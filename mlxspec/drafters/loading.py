@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlxspec.drafters.drafting import AUTO, LOOKUP, NONE, DraftChoice, Drafting, Order, Workshop
+from mlxspec.drafters.drafting import AUTO, LOOKAHEAD, LOOKUP, NONE, DraftChoice, Drafting, Order, Workshop
+from mlxspec.drafters.lookahead import Lookahead
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.drafters.model_maker import make_model
 from mlxspec.errors import BrokenModel, UsageError
@@ -26,6 +27,12 @@ DRAFT_FILE = "mlxspec_draft.json"
 """In a draft's folder, says by its `kind` what the draft is. A model without it is a draft model."""
 
 MODEL = "model"
+
+
+def make_lookahead(order: Order, workshop: Workshop) -> Drafting:
+    """Lookahead, which reads the n-grams of the lookup beside it."""
+    copies = workshop.lookup()
+    return Drafting(LOOKAHEAD, (Lookahead(copies), copies), key=order.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ KINDS: dict[str, Kind] = {
         LOOKUP,
         "copies from the chat; needs no second model",
     ),
+    LOOKAHEAD: Kind(make_lookahead, LOOKAHEAD, "what the target said behind wrong guesses, with copies"),
     NONE: Kind(lambda order, _: Drafting(NONE, key=order.key), NONE, "no guesses: plain decoding"),
     MODEL: Kind(make_model),
 }
@@ -105,11 +113,11 @@ def made(order: Order, workshop: Workshop) -> Drafting:
 
 
 def kept(drafting: Drafting, order: Order, workshop: Workshop) -> Drafting:
-    """What is in memory already, for an order with its key; lookup begins anew with the datastore of now."""
-    drafters = tuple(
-        workshop.lookup() if isinstance(drafter, Lookup) else drafter for drafter in drafting.drafters
-    )
-    return replace(drafting, name=order.name, drafters=drafters)
+    """What is in memory already, for an order with its key; lookup goes on with the datastore of now."""
+    for drafter in drafting.drafters:
+        if isinstance(drafter, Lookup):
+            drafter.datastore = workshop.datastore
+    return replace(drafting, name=order.name)
 
 
 def automatic_draft(workshop: Workshop) -> ModelSpec | None:

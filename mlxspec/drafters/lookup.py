@@ -113,6 +113,7 @@ class Lookup:
 
     Attributes:
         datastore: what is known from earlier answers, or None; it is not closed here.
+        max_order: tokens of the longest context.
     """
 
     name = "lookup"
@@ -121,6 +122,7 @@ class Lookup:
         self, *, floor: float = 1e-3, max_order: int = MAX_ORDER, datastore: Datastore | None = None
     ) -> None:
         self.datastore = datastore
+        self.max_order = max_order
         self._floor = floor
         self._index = NgramIndex(max_order)
         self._chain: list[int] | None = None
@@ -160,8 +162,17 @@ class Lookup:
 
     def close(self) -> None:
         """Forget the sequence."""
-        self._index = NgramIndex(self._index.max_order)
+        self._index = NgramIndex(self.max_order)
         self._chain = None
+
+    def best(self, context: Sequence[int], longest: int) -> tuple[int, float, int] | None:
+        """The likeliest token after `context`, its confidence, and the length of the match.
+
+        At most `longest` tokens of context count. After some calls the datastore wants to `rest`.
+        """
+        if self.datastore is None:
+            return self._index.best(context)
+        return self._best(self.datastore, context, longest)
 
     def _follow(self) -> list[int]:
         if self._chain is not None:
@@ -169,12 +180,12 @@ class Lookup:
         chain: list[int] = []
         self._confidences = []
         self._match_length = 0
-        most = longest = self._index.max_order
+        most = longest = self.max_order
         context = self._index.tokens[-most:]
         datastore = self.datastore
         product = 1.0
         while len(chain) < MOST_GUESSES:
-            found = self._best(datastore, context, longest) if datastore else self._index.best(context)
+            found = self.best(context, longest)
             if found is None:
                 break
             token, confidence, order = found
