@@ -20,8 +20,10 @@ from mlxspec.cli.narrator import stats_line
 from mlxspec.cli.program import COMMANDS, run_program
 from mlxspec.cli.prompts import joined
 from mlxspec.cli.writers import TextWriter
+from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.decoding.stats import DecodeStats
 from mlxspec.engine import GenerateRequest, Job, LoadRequest
+from mlxspec.engine.pace import Pace
 from mlxspec.errors import IncompatiblePair, PromptTooLong
 from mlxspec.events import (
     Downloading,
@@ -352,7 +354,17 @@ def test_stats_are_one_line_on_stderr(program: Program) -> None:
 
 
 def test_figures_without_a_value_are_left_out() -> None:
-    assert stats_line(DecodeStats()) == "0 tokens · first token after 0.00 s · drafters: none"
+    line = stats_line(DecodeStats(), target="unknown")
+    assert line == "0 tokens · first token after 0.00 s · drafters: none"
+
+
+def test_stats_tell_the_speed_up_against_plain_decoding_as_learnt_here() -> None:
+    file = places().cache / "pace" / f"some-target-{'0' * 16}.json"
+    curve = VerifyCurve.typed([0.05, 0.06])
+    Pace(curve, {}, {}, file, measured_now=True, plain_s=0.04).save()
+    assert "50.0 tok/s · 2.00× plain ·" in stats_line(
+        DecodeStats(tokens=100, decode_s=2.0), target="some-target"
+    )
 
 
 def test_a_pipe_gets_nothing_but_text(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,10 @@ def _seed(chat: LineChat, argument: str) -> None:
 
 
 def _stats(chat: LineChat, _: str) -> None:
-    say(stats_line(chat.last.stats) if chat.last else "There is no answer yet.")
+    if chat.last is None or chat.loaded is None:
+        say("There is no answer yet.")
+    else:
+        say(stats_line(chat.last.stats, target=chat.loaded.target))
 
 
 def _target(chat: LineChat, argument: str) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from mlxspec.cli.status_line import StatusLine
 from mlxspec.cli.terminal import complain, tell
-from mlxspec.events import Downloading, Event, Failed, Finished, Loading, Notice, Prefill, Tokens
+from mlxspec.events import Downloading, Event, Failed, Finished, Loaded, Loading, Notice, Prefill, Tokens
+from mlxspec.places import places
 
 if TYPE_CHECKING:
     from mlxspec.decoding.stats import DecodeStats
@@ -23,6 +24,7 @@ class Narrator:
     def __init__(self, *, stats: bool) -> None:
         self._line = StatusLine(sys.stderr)
         self._stats = stats
+        self._target = ""
         self._files: dict[str, float] = {}  # file -> how much of it was told, in lines
 
     def before(self, event: Event) -> None:
@@ -45,8 +47,10 @@ class Narrator:
                 tell(event.message)
             case Failed():
                 complain(event.message, event.hint)
+            case Loaded():
+                self._target = event.target
             case Finished() if self._stats:
-                tell(stats_line(event.stats))
+                tell(stats_line(event.stats, target=self._target))
 
     def close(self) -> None:
         """Leave nothing unfinished on the screen."""
@@ -71,11 +75,15 @@ class Narrator:
             self._line.clear()
 
 
-def stats_line(stats: DecodeStats) -> str:
+def stats_line(stats: DecodeStats, *, target: str) -> str:
     """The figures of one answer in one line; what has no value is left out."""
+    from mlxspec.engine.plain_speed import plain_tokens_per_s
+
     parts = [f"{stats.tokens} tokens"]
     if stats.tokens_per_s is not None:
         parts.append(f"{stats.tokens_per_s:.1f} tok/s")
+        if plain := plain_tokens_per_s(target, places()):
+            parts.append(f"{stats.tokens_per_s / plain:.2f}× plain")
     if stats.acceptance_rate is not None:
         parts.append(f"acceptance {stats.acceptance_rate:.0%}")
     if stats.tokens_per_pass is not None:

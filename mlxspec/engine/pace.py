@@ -20,6 +20,7 @@ from mlxspec.decoding.acceptance_history import AcceptanceHistory
 from mlxspec.decoding.adaptive import AdaptiveController
 from mlxspec.decoding.calibrate import measure_curve
 from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.decoding.round_times import RoundTimes
 from mlxspec.drafters.drafting import Drafting
 from mlxspec.models.device import device_name
 from mlxspec.models.loading import LoadedModel
@@ -37,7 +38,7 @@ class Pace:
 
     `curve` is the target's; `steps` has the seconds of one guess by drafter; `histories` the acceptance
     by warmth of the sampling, for guesses are kept more often the colder it is; `measured_now` says that
-    it was measured just now and not read.
+    it was measured just now and not read; `plain_s` is what rounds without guesses took, once there were any.
     """
 
     curve: VerifyCurve
@@ -45,6 +46,12 @@ class Pace:
     histories: dict[str, AcceptanceHistory]
     file: Path
     measured_now: bool
+    plain_s: float | None = None
+
+    @property
+    def plain_tokens_per_s(self) -> float:
+        """How fast the target decodes without guesses."""
+        return 1 / (self.plain_s or RoundTimes(self.curve, {}).plain_s(self.curve.context_tokens))
 
     def controller(self, temperature: float) -> AdaptiveController:
         """A controller for one answer."""
@@ -53,6 +60,7 @@ class Pace:
 
     def learn(self, controller: AdaptiveController) -> None:
         """Keep what an answer taught, for the next one and the next run."""
+        self.plain_s = controller.times.plain_s(self.curve.context_tokens)
         self.curve = controller.times.corrected()
         self.steps = {**self.steps, **controller.times.corrected_steps()}
         self.save()
@@ -63,6 +71,7 @@ class Pace:
             "version": VERSION,
             "curve": self.curve.to_dict(),
             "steps": self.steps,
+            "plain_s": self.plain_s,
             "histories": {warmth: history.to_dict() for warmth, history in self.histories.items()},
         }
         with contextlib.suppress(OSError):
@@ -135,10 +144,12 @@ def _read(file: Path) -> Pace | None:
             return None
         steps = {str(name): float(seconds) for name, seconds in stored["steps"].items()}
         curve = VerifyCurve.from_dict(stored["curve"])
+        plain_s = stored.get("plain_s")
+        plain_s = None if plain_s is None else float(plain_s)
         histories = {
             str(warmth): AcceptanceHistory.from_dict(history)
             for warmth, history in stored["histories"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Pace(curve, steps, histories, file, measured_now=False)
+    return Pace(curve, steps, histories, file, measured_now=False, plain_s=plain_s)

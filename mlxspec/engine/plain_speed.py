@@ -9,10 +9,9 @@ if TYPE_CHECKING:
 
 
 def plain_tokens_per_s(target_name: str, where: Places) -> float | None:
-    """Tokens a second by the verify curve's V(1), as learnt last; None as long as nothing was."""
+    """Tokens a second, as learnt last or by the verify curve's V(1); None as long as nothing was measured."""
     # Here and not at the top: it loads MLX.
     from mlxspec.engine.pace import last_pace
 
     pace = last_pace(target_name, where)
-    seconds = 0.0 if pace is None else pace.curve.seconds(1)
-    return 1 / seconds if seconds > 0 else None
+    return None if pace is None else pace.plain_tokens_per_s

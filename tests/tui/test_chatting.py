@@ -7,7 +7,10 @@ from scripted import Script, answer_of, failing
 from stage import stage
 from textual import events
 
+from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.engine.pace import Pace
 from mlxspec.events import Downloading, Loaded, Loading, Notice, Prefill
+from mlxspec.places import places
 
 LONG = "word " * 400
 
@@ -169,6 +172,15 @@ async def test_the_status_line_tells_what_is_known_and_what_is_not() -> None:
         assert "–× plain" in s.status
         assert "context 1 %" in s.status
         assert "a pass" in s.status
+
+
+async def test_the_speed_up_is_told_from_the_first_answer_on_where_plain_decoding_is_known() -> None:
+    file = places().cache / "pace" / f"tiny-{'0' * 16}.json"
+    Pace(VerifyCurve.typed([0.05, 0.06]), {}, {}, file, measured_now=True, plain_s=2 / 30).save()
+    async with stage(Script([answer_of("one two three four five six")])) as s:
+        await s.ask("x")
+        assert "0.20× plain" in s.status  # six tokens in two seconds
+        assert "0.20× plain" in s.screen.split("─")[0]
 
 
 async def test_a_chat_that_fills_the_context_says_so_before() -> None:
