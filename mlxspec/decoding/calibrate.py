@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.decoding.proposal import TargetReader
+from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17)
 """Row counts that are measured; a staircase has its steps among the small ones."""
@@ -61,6 +63,29 @@ def measure_step(model: Any, *, clock: Clock, repeats: int = 5) -> float:
             tokens.append(_choices(cache.forward(tokens[-1])))
         mx.eval(tokens)
         seconds.append((clock() - began) / STEP_GUESSES)
+    return median(seconds[1:])
+
+
+def measure_reader_step(drafter: TargetReader, model: Any, *, clock: Clock, repeats: int = 5) -> float:
+    """The same of a drafter that guesses from what the target `model` computed. It forgets its sequence."""
+    cache = PromptCache(model)
+    cache.watch_hidden(drafter.needs_hidden)
+    logits = cache.forward(_filler(CONTEXT_TOKENS))
+    rows = cache.take_hidden(CONTEXT_TOKENS)
+    mx.eval(logits, [list(part.values()) for _, part in rows])
+    greedy = Sampler(SamplingParams(temperature=0.0), vocab_size=logits.shape[-1], rule=Rule.TOKEN, seed=0)
+    drafter.attach(cache)
+    drafter.reset([*cast(list[int], _filler(CONTEXT_TOKENS).tolist()), 1], greedy, lambda: False)
+    for start, part in rows:
+        drafter.read_hidden(start, part)
+    seconds = []
+    for _ in range(repeats + 1):
+        began = clock()
+        proposal = drafter.propose(STEP_GUESSES)
+        assert proposal is not None, "all rows were read"
+        mx.eval(proposal.tokens)
+        seconds.append((clock() - began) / proposal.tokens.shape[0])
+    drafter.close()
     return median(seconds[1:])
 
 

@@ -87,7 +87,7 @@ class EarlyExit:
 
         assert adapter is None or head is not None, "an adapter's rows need a head"
         self._point = layers if adapter is not None else LAST
-        self.needs_hidden = (layers,) if adapter is not None else ()
+        self.needs_hidden: tuple[int, ...] = (layers,) if adapter is not None else ()
         self._states = HiddenStates(shallow, (self._point,)) if head is not None else None
         self._shallow = shallow
         self._lent = lent

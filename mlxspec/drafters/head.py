@@ -88,7 +88,7 @@ class Head:
     ) -> None:
         from mlx_lm.models.cache import KVCache
 
-        self.needs_hidden = (point,)
+        self.needs_hidden: tuple[int, ...] = (point,)
         self._point = point
         self._layer = layer
         self._embed = embed

@@ -58,7 +58,7 @@ class Medusa:
         ids: mx.array | None,
         point: int,
     ) -> None:
-        self.needs_hidden = (point,)
+        self.needs_hidden: tuple[int, ...] = (point,)
         self._point = point
         self._heads = heads
         self._head = head
