@@ -52,7 +52,6 @@ def play(
         confidences=(alpha,) * choice.k if copied else (),
         match_length=3 if copied else 0,
         draft_s=None,
-        verify_s=None,
         round_s=CURVE.seconds(1 + choice.k, situation.context),
     )
     controller.observe(outcome)

@@ -71,7 +71,6 @@ def replay(answer: Answer, lookup: Lookup, history: AcceptanceHistory, most: int
                 confidences=option.confidences[: len(guesses)],
                 match_length=option.match_length,
                 draft_s=None,
-                verify_s=None,
                 round_s=round_s,
                 queued=queued and choice.parked,
             )

@@ -189,7 +189,7 @@ def tell(
     rows = rows or 1 + choice.k
     seconds = slowness * LINUX.seconds(rows) * (QUEUED if queued else 1.0)
     controller.observe(
-        Outcome(choice, choice.k, accepted, accepted + 1, rows, 50, (), 0, None, None, seconds, queued)
+        Outcome(choice, choice.k, accepted, accepted + 1, rows, 50, (), 0, None, seconds, queued)
     )
 
 

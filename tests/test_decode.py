@@ -451,7 +451,18 @@ def test_the_controller_hears_of_every_round(target: Model, draft: Model) -> Non
     assert [(o.proposed, o.accepted, o.emitted) for o in script.outcomes] == [
         (len(r.guesses), r.accepted, len(r.tokens)) for r in rounds
     ]
-    assert all(outcome.round_s > 0 for outcome in script.outcomes)
+    assert all(outcome.round_s for outcome in script.outcomes)
+
+
+def test_the_ends_of_a_row_of_queued_passes_are_not_timed(target: Model) -> None:
+    script = Script(0, 0, 0, 0, 0, 3, parked=True)
+    Answering(target, vocab=24).answer([DraftModel(target)], controller=script)
+    for before, outcome, after in zip(script.outcomes, script.outcomes[1:], script.outcomes[2:], strict=False):
+        first = after.queued and not outcome.queued
+        last = outcome.queued and not after.queued
+        assert (outcome.round_s is None) == (first or last)
+        assert not (before.proposed and outcome.queued)
+    assert {outcome.round_s is None for outcome in script.outcomes} == {True, False}
 
 
 @pytest.mark.parametrize("params", [GREEDY, WARM])

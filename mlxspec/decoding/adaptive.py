@@ -130,16 +130,20 @@ class AdaptiveController:
         times, context, rows = self.times, outcome.context, max(outcome.rows, 1)
         plain_s = times.plain_s(context)
         if outcome.queued:
-            times.learn_plain(context, outcome.round_s)
+            if outcome.round_s is not None:
+                times.learn_plain(context, outcome.round_s)
             return plain_s
         expected_s = times.verify_s(rows, context)
         if drafter is None:
             self._loss_s += max(0.0, expected_s - plain_s)
         else:
+            assert outcome.round_s is not None, "nothing is queued behind a round of guesses"
             expected_s += times.draft_s(drafter, outcome.proposed, self._catch_up)
             round_s = min(max(outcome.round_s, expected_s / CREDIBLE), CREDIBLE * expected_s)
             loss_s = self._loss_s + round_s - outcome.emitted * plain_s
             self._loss_s = max(loss_s, -GAINS_KEPT * plain_s)
+        if outcome.round_s is None:
+            return expected_s
         times.learn_round(
             rows,
             context,

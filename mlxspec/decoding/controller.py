@@ -87,8 +87,7 @@ class Outcome:
         confidences: as in the option that was taken, for the guesses that were made.
         match_length: as in the option that was taken.
         draft_s: seconds of drafting; None when they were not measured apart.
-        verify_s: seconds of the target's pass; None when they were not measured apart.
-        round_s: seconds of the whole round.
+        round_s: seconds of the whole round; None where they cannot be told from its neighbours'.
         queued: a plain pass that was queued before the token before it was read.
     """
 
@@ -101,8 +100,7 @@ class Outcome:
     confidences: tuple[float, ...]
     match_length: int
     draft_s: float | None
-    verify_s: float | None
-    round_s: float
+    round_s: float | None
     queued: bool = False
 
 

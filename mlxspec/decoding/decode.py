@@ -150,7 +150,7 @@ class Decoding:
             flight: _Flight | None = self._launch()
             while flight is not None:
                 ahead = self._launch_ahead(flight)
-                landed = self._land(flight)
+                landed = self._land(flight, followed=ahead is not None)
                 if self.finish_reason is None and self._cancelled():
                     self.finish_reason = FinishReason.CANCELLED
                 going_on = self.finish_reason is None
@@ -269,8 +269,11 @@ class Decoding:
         mx.async_eval(packed, *([] if probabilities is None else [probabilities]))
         return _Reading(packed, probabilities)
 
-    def _land(self, flight: _Flight) -> Round:
-        """Wait for the verdict, take the rejected rows back, and commit token by token."""
+    def _land(self, flight: _Flight, *, followed: bool) -> Round:
+        """Wait for the verdict, take the rejected rows back, and commit token by token.
+
+        `followed`: another pass has been queued behind it already.
+        """
         reading = flight.reading
         sure, accepted, next_token, *rest = _ids(reading)  # the one sync of the round
         if not sure:
@@ -279,6 +282,9 @@ class Decoding:
         guesses, choices = rest[: flight.proposed], rest[flight.proposed :]
         landed = time.perf_counter()
         round_s, self._last_landing = landed - self._last_landing, landed
+        # Queueing a pass can block until the one before is nearly done, as on the CPU, so the first of a
+        # row of queued passes lands late and the last one early: their times are not their own.
+        own_s = round_s if (flight.owed == 0) == followed else None
         # Before the rewind: it may take out committed tokens too, which are then carried.
         self._tell_hidden(flight.base + accepted)
         if flight.proposed:
@@ -291,7 +297,7 @@ class Decoding:
             own = name == flight.choice.drafter
             drafter.committed(tokens, min(accepted, len(tokens)) if own and guesses else 0)
         if self._drafters:
-            self._controller.observe(self._outcome(flight, accepted, len(tokens), round_s))
+            self._controller.observe(self._outcome(flight, accepted, len(tokens), own_s))
         record = Round(
             index=self.stats.rounds,
             tokens=tuple(tokens),
@@ -349,7 +355,7 @@ class Decoding:
     def _room(self) -> int:
         return self._max_tokens - self._emitted
 
-    def _outcome(self, flight: _Flight, accepted: int, emitted: int, round_s: float) -> Outcome:
+    def _outcome(self, flight: _Flight, accepted: int, emitted: int, round_s: float | None) -> Outcome:
         option = flight.option
         return Outcome(
             choice=flight.choice,
@@ -361,7 +367,6 @@ class Decoding:
             confidences=option.confidences[: flight.proposed] if option else (),
             match_length=option.match_length if option else 0,
             draft_s=flight.draft_s,
-            verify_s=None if flight.draft_s is None else max(0.0, round_s - flight.draft_s),
             round_s=round_s,
             queued=flight.owed == 0,
         )

@@ -81,6 +81,7 @@ class Played:
     def add(self, outcome: Outcome, plain_s: float) -> None:
         """Count a round; each of its tokens would have cost `plain_s` in plain decoding."""
         self.tokens += outcome.emitted
+        assert outcome.round_s is not None, "this world has a time for every round"
         self.seconds += outcome.round_s
         self.plain_s += outcome.emitted * plain_s
         self.rounds += 1
@@ -136,7 +137,6 @@ def _play_round(
         confidences=confidences,
         match_length=0,
         draft_s=None,
-        verify_s=None,
         round_s=seconds * math.exp(rng.gauss(0.0, world.noise)),
         queued=queued,
     )
