@@ -34,6 +34,7 @@ class DraftModel:
     name = "draft_model"
 
     def __init__(self, model: Any, *, context_tokens: int | None = None, ids: mx.array | None = None) -> None:
+        self.model = model
         self._ids = ids
         self._cache = PromptCache(model)
         self._context_tokens = context_tokens
