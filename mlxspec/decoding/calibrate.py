@@ -11,6 +11,7 @@ import mlx.core as mx
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.cost import VerifyCurve
+from mlxspec.decoding.layer_kinds import leaves_of
 from mlxspec.decoding.proposal import TargetReader
 from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
 
@@ -20,7 +21,14 @@ ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17)
 CONTEXT_TOKENS = 64
 """Tokens in the cache while measuring: enough to attend to, and soon read."""
 
+LONG_CONTEXT_TOKENS = 1088
+"""The same for what a longer context costs: 17 times as many, made of the same rows over and over."""
+
+CONTEXT_ROWS = (1, 9)
+"""Row counts whose passes are measured at both lengths."""
+
 LEAST_READINGS = 3
+CONTEXT_READINGS = 7
 STEP_GUESSES = 4
 
 Clock = Callable[[], float]
@@ -46,8 +54,12 @@ def measure_curve(
             readings[rows].append(_pass_s(cache, rows, clock))
         if clock() - began > 4 * budget_s:
             break
+    per_pass_s, per_row_s = _context_costs(model, cache, clock)
     return VerifyCurve.measured(
-        {rows: median(seconds) for rows, seconds in readings.items()}, context_tokens=CONTEXT_TOKENS
+        {rows: median(seconds) for rows, seconds in readings.items()},
+        context_tokens=CONTEXT_TOKENS,
+        context_pass_s=per_pass_s,
+        context_row_s=per_row_s,
     )
 
 
@@ -89,6 +101,39 @@ def measure_reader_step(drafter: TargetReader, model: Any, *, clock: Clock, repe
     return median(seconds[1:])
 
 
+def _context_costs(model: Any, short: PromptCache, clock: Clock) -> tuple[float, float]:
+    """Seconds that a token in the cache adds to a pass and to each of its rows.
+
+    Nothing where a layer keeps anything but plain keys and values: windows and states do not grow.
+    """
+    from mlx_lm.models.cache import KVCache
+
+    long = _warm_cache(model)
+    leaves = list(leaves_of(long.layers))
+    if not all(type(leaf) is KVCache for leaf in leaves):
+        return 0.0, 0.0
+    for leaf in leaves:
+        leaf.keys, leaf.values = (
+            _over_and_over(part[..., :CONTEXT_TOKENS, :]) for part in (leaf.keys, leaf.values)
+        )
+        leaf.offset = LONG_CONTEXT_TOKENS
+    long.length = LONG_CONTEXT_TOKENS
+    added = LONG_CONTEXT_TOKENS - CONTEXT_TOKENS
+    differences: dict[int, list[float]] = {rows: [] for rows in CONTEXT_ROWS}
+    for _ in range(CONTEXT_READINGS + 1):
+        for rows in CONTEXT_ROWS:
+            once = _pass_s(short, rows, clock)
+            differences[rows].append(_pass_s(long, rows, clock, context=LONG_CONTEXT_TOKENS) - once)
+    few, many = CONTEXT_ROWS
+    added_few, added_many = (median(differences[rows][1:]) / added for rows in CONTEXT_ROWS)
+    per_row_s = max(0.0, (added_many - added_few) / (many - few))
+    return max(0.0, added_few - few * per_row_s), per_row_s
+
+
+def _over_and_over(rows: mx.array) -> mx.array:
+    return mx.concatenate([rows] * (LONG_CONTEXT_TOKENS // CONTEXT_TOKENS), axis=-2)
+
+
 def _warm_cache(model: Any) -> PromptCache:
     cache = PromptCache(model)
     cache.prefill(_filler(CONTEXT_TOKENS))
@@ -96,8 +141,8 @@ def _warm_cache(model: Any) -> PromptCache:
     return cache
 
 
-def _pass_s(cache: PromptCache, rows: int, clock: Clock) -> float:
-    cache.rewind_to(CONTEXT_TOKENS)
+def _pass_s(cache: PromptCache, rows: int, clock: Clock, *, context: int = CONTEXT_TOKENS) -> float:
+    cache.rewind_to(context)
     began = clock()
     mx.eval(_choices(cache.forward(_filler(rows))))
     return clock() - began
