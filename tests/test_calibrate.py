@@ -17,7 +17,7 @@ def scripted_passes(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Passes take what a formula says; returns the lengths of the caches that were measured."""
     lengths: set[int] = set()
 
-    def pass_s(cache: PromptCache, rows: int, clock: object, *, context: int = CONTEXT_TOKENS) -> float:
+    def pass_s(cache: PromptCache, rows: int, _clock: object, *, context: int = CONTEXT_TOKENS) -> float:
         cache.rewind_to(context)
         cache.forward(calibrate._filler(rows))
         lengths.add(cache.length - rows)
