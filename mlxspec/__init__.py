@@ -16,7 +16,7 @@ from mlxspec.models.device import preload_blas
 
 if TYPE_CHECKING:
     from mlxspec.chat.conversation import Message as Message
-    from mlxspec.decoding.sampling import SamplingOverrides as SamplingOverrides
+    from mlxspec.decoding.overrides import SamplingOverrides as SamplingOverrides
     from mlxspec.engine import Engine as Engine
     from mlxspec.engine import GenerateRequest as GenerateRequest
     from mlxspec.engine import Job as Job
@@ -30,7 +30,7 @@ _HOMES = {
     "Job": "mlxspec.engine",
     "LoadRequest": "mlxspec.engine",
     "Message": "mlxspec.chat.conversation",
-    "SamplingOverrides": "mlxspec.decoding.sampling",
+    "SamplingOverrides": "mlxspec.decoding.overrides",
 }
 
 __all__ = ["Engine", "GenerateRequest", "Job", "LoadRequest", "Message", "SamplingOverrides"]

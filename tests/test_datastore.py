@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlxspec.chat.conversation import Message
-from mlxspec.decoding.sampling import Rule, Sampler, SamplingOverrides, SamplingParams
+from mlxspec.decoding.overrides import SamplingOverrides
+from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
 from mlxspec.drafters import ngram_file
 from mlxspec.drafters.datastore import Datastore, all_contents, datastore_folder, vocabulary_hash
 from mlxspec.drafters.lookup import CHAT_WEIGHT, Lookup, NgramIndex

@@ -17,7 +17,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.llama import Model, ModelArgs
 
 from mlxspec.chat.conversation import Message
-from mlxspec.decoding.sampling import SamplingOverrides
+from mlxspec.decoding.overrides import SamplingOverrides
 from mlxspec.engine import Engine, GenerateRequest, Job, LoadRequest
 from mlxspec.events import (
     Event,

@@ -18,7 +18,7 @@ from textual.containers import Container, Vertical
 from mlxspec.chat.commands import parse
 from mlxspec.errors import MlxspecError, StoreError, UnknownChat
 from mlxspec.places import Places, places
-from tui import layout
+from tui import collector, layout
 from tui.actions import Actions
 from tui.choices import Choices
 from tui.composer import Composer
@@ -138,6 +138,7 @@ class ChatApp(App[int]):
             self.conversation.close()
             self.saved.store.close()
             self.engine.close()
+            collector.reset()
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's way out; whoever runs the app looks at `troubles.fatal`."""

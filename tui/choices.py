@@ -98,6 +98,7 @@ class Choices:
     def generate_request(self, turns: Sequence[Message]) -> GenerateRequest:
         """The request for an answer to `turns`, with a report of each round."""
         from mlxspec.chat.conversation import Message
+        from mlxspec.decoding.overrides import SamplingOverrides
         from mlxspec.engine import GenerateRequest
 
         fields: dict[str, Any] = {
@@ -107,9 +108,6 @@ class Choices:
             fields["stop"] = (stop,)
         sampling = {name: value for name, value in self.values.items() if name not in _OF_REQUEST}
         if sampling:
-            # Here and not at the top: it loads MLX.
-            from mlxspec.decoding.sampling import SamplingOverrides
-
             fields["sampling"] = SamplingOverrides(**sampling)  # type: ignore[arg-type]
         system = (Message("system", self.system),) if self.system else ()
         return GenerateRequest(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlxspec.events import Downloading, Event, Failed, Loaded, Loading, Notice
+from tui import collector
 from tui.attachments import size_text
 from tui.entry import NoticeEntry
 from tui.feed import Feed
@@ -58,6 +58,7 @@ class Loader:
             self._feed.job.cancel()
             self._put_progress_away()
         self.doing = f"loading {choices.target or 'the model'}"
+        collector.pause()
         self._feed = Feed(self._app.engine.load(choices.load_request()), self._handle)
         self._app.run_worker(self._feed.run(), exit_on_error=True)
         self._app.page.show_status()
@@ -73,8 +74,10 @@ class Loader:
         for event in events:
             match event:
                 case Downloading():
+                    collector.resume()  # it may take hours
                     self._downloading(event)
                 case Loading():
+                    collector.pause()
                     self._put_progress_away()
                     self.doing = f"loading {event.model}"
                 case Notice():
@@ -83,13 +86,12 @@ class Loader:
                     self._feed = None
                     self._put_progress_away()
                     self.doing, self.loaded, self.ready = "", event, True
-                    # What loading left behind stays; looking through it again and again would hold up
-                    # keys and decoding.
-                    gc.freeze()
+                    collector.resume()
                     self._app.conversation.models_loaded(event)
                 case Failed():
                     self._feed = None
                     self._put_progress_away()
+                    collector.resume()
                     self.doing, self.ready = "", False
                     self._failed(event)
                 case _:

@@ -117,6 +117,7 @@ def request(
     messages: Sequence[Message], values: Mapping[str, object], *, speculate: bool = True
 ) -> GenerateRequest:
     """A request for an answer to these messages with these values."""
+    from mlxspec.decoding.overrides import SamplingOverrides
     from mlxspec.engine import GenerateRequest
 
     fields = {_REQUEST_FIELDS[name]: value for name, value in values.items() if name in _REQUEST_FIELDS}
@@ -125,9 +126,6 @@ def request(
     }
     overrides = None
     if sampling:
-        # Here and not at the top: it loads MLX.
-        from mlxspec.decoding.sampling import SamplingOverrides
-
         overrides = SamplingOverrides(**sampling)  # type: ignore[arg-type]
     stop = values.get("stop", ())
     return GenerateRequest(

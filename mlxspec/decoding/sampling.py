@@ -64,19 +64,6 @@ class SamplingParams:
         return bool(self.repetition_penalty != 1.0 or self.presence_penalty or self.frequency_penalty)
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingOverrides:
-    """What a user or a model's generation_config.json says of sampling; None where they say nothing."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-
-
 class Sampler:
     """The pipeline with its parameters, seed and rule: what target and draft share in one answer.
 

@@ -14,8 +14,9 @@ from mlxspec.chat.conversation import Message, render
 from mlxspec.chat.detokenizer import AnswerText, Piece
 from mlxspec.decoding.controller import Controller
 from mlxspec.decoding.decode import Decoding, Round
+from mlxspec.decoding.overrides import SamplingOverrides
 from mlxspec.decoding.proposal import Drafter
-from mlxspec.decoding.sampling import Rule, Sampler, SamplingOverrides, SamplingParams
+from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
 from mlxspec.decoding.stats import DecodeStats
 from mlxspec.decoding.target import TargetState, prefill
 from mlxspec.engine.job import Job

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mlxspec.chat.conversation import Message
-    from mlxspec.decoding.sampling import SamplingOverrides
+    from mlxspec.decoding.overrides import SamplingOverrides
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from scripted import Script, answer_of, failing
 from stage import stage
@@ -29,6 +32,15 @@ async def test_keys_work_before_the_model_is_there() -> None:
         await s.send("early")
         assert "early" in s.screen
         assert "loading tiny" in s.screen
+
+
+def test_the_app_and_a_request_need_no_mlx_so_that_keys_never_wait_for_it() -> None:
+    program = (
+        "import sys; from tui.app import ChatApp; from tui.choices import Choices; ChatApp(); "
+        "Choices(values={'temperature': 0.5}).generate_request([]); print('mlx.core' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 async def test_prefill_is_shown_as_it_goes() -> None:
