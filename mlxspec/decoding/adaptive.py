@@ -24,10 +24,10 @@ from mlxspec.decoding.round_times import RoundTimes
 LOSS_SHARE = 0.008
 """Part of an answer's time that speculation may lose: below the 1 % of the promise, for noise."""
 
-FIRST_ALLOWANCE = 0.75
+FIRST_ALLOWANCE = 0.5
 """Plain passes that it may lose at once. Without them a new answer could try nothing for its first
-dozens of tokens, since one failed round costs 0.1 to 0.5 passes; this lets it fail two to seven
-times, and is 0.4 % of an answer of 200 tokens."""
+dozens of tokens, since one failed round costs 0.1 to 0.5 passes; this lets it fail one to five
+times, and is 0.25 % of an answer of 200 tokens."""
 
 TRUSTED_ALLOWANCE = 2.0
 """The same for a plan that would pay even if this text were a hard one. Such a loss is bad luck and
@@ -49,7 +49,7 @@ round in 128 costs 0.4 %."""
 
 RATE_MEMORY = 0.97  # of the tokens and seconds behind the running rate remains after a round
 ADVANTAGE_MEMORY = 0.95  # the same for what watching the drafters is worth
-HYSTERESIS = 0.01  # tokens: what speculation must promise beyond plain decoding to be taken up
+HYSTERESIS = 0.05  # tokens: what speculation must promise beyond plain decoding to be taken up
 LEAST_WAIT = 0.01  # of a plain pass: so much is lost by waiting for a token, at least
 CREDIBLE = 1.5  # times what was expected: a round's time counts no more than this in the loss account
 
