@@ -177,12 +177,18 @@ async def test_the_view_of_all_answers_is_kept_for_the_next_time() -> None:
 async def test_a_model_is_fetched_in_a_process_of_its_own_while_the_chat_goes_on(home: Path) -> None:
     folder = home / "mine"
     folder.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text("{}")
     (home / "config").mkdir()
     (home / "config" / "models.toml").write_text(f'[models.mine]\npath = "{folder}"\n')
     async with stage() as s:
         await s.send("/pull mine")
         await s.ask("still here")
-        await s.until(lambda: str(folder) in s.notices and not s.app.actions.models.pulls)
+        await s.until(lambda: "mine is on disk." in s.notices)
+        assert not s.app.actions.models.pulls
+        (folder / "config.json").unlink()
+        await s.send("/pull mine")
+        await s.until(lambda: f"{folder} has no config.json" in s.notices)
         await s.send("/pull nonsense")
         assert "nonsense" in s.notices
 
