@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from mlx.utils import tree_flatten
 from mlxspec.cli.program import run_program
 from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.errors import IncompatiblePair, UsageError
+from mlxspec.lab import bench as bench_module
 from mlxspec.lab.bench import Bench, Plan
 from mlxspec.lab.bench_plot import svg
 from mlxspec.lab.bench_results import DraftResult, PromptResult, summarise
@@ -278,12 +280,50 @@ def test_the_command_writes_tables_json_csv_and_a_picture(
     assert "speed-up, ┊ is plain decoding" in out
     assert "for a first look" in out  # one pair is no claim
     ElementTree.parse(picture)
-    assert [file.name for file in tmp_path.glob("*.svg")] == ["speed.svg"]
+    assert bench(models, "--json", "--save", str(tmp_path / "speed.png")) == 0
+    capsys.readouterr()
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == ["speed.png", "speed.svg"]
     assert bench(models, "--json") == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["pairs"], record["max_tokens"], len(record["results"])) == (1, 8, 1)
     assert bench(models, "--csv") == 0
     assert capsys.readouterr().out.startswith("temperature,draft,domain,prompt")
+
+
+def test_a_png_needs_a_package_more(
+    models: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    monkeypatch.setattr("mlxspec.cli.bench.find_spec", lambda _name: None)
+    assert bench(models, "--save", "speed.png") == 2
+    assert "mlxspec[png]" in capsys.readouterr().err
+
+
+def test_the_number_of_guesses_can_be_fixed(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--prompt", "a b c a b c a b c", "--json", "--num-draft", "2"]
+    assert bench(models, *arguments) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["num_draft"] == 2
+    assert record["results"][0]["prompts"][0]["k"] <= 2
+
+
+@pytest.mark.parametrize("done", [0, 2])
+def test_ctrl_c_keeps_the_prompts_that_are_done(
+    done: int, models: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, begun = bench_module._Turn.measure, []
+
+    def interrupted(turn: bench_module._Turn) -> dict[str, PromptResult]:
+        begun.append(turn)
+        if len(begun) > done:
+            raise KeyboardInterrupt
+        return measure(turn)
+
+    monkeypatch.setattr(bench_module._Turn, "measure", interrupted)
+    short = ["--limit", "3", "--max-tokens", "4", "--pairs", "1", "--draft", "lookup"]
+    assert run_program(["bench", "--target", str(models / "target"), *short]) == 130
+    assert ("Stopped after 2 of 3 prompts" in capsys.readouterr().out) == bool(done)
 
 
 def test_the_datastore_is_read_when_asked_for_and_never_added_to(
@@ -317,7 +357,8 @@ def test_the_datastore_is_read_when_asked_for_and_never_added_to(
         ["--temps", "0,nan"],
         ["--temps", "inf"],
         ["--json", "--csv"],
-        ["--save", "speed.png"],
+        ["--save", "speed.gif"],
+        ["--num-draft", "0"],
         ["--save", "nowhere/speed.svg"],
         ["--prompt", ""],
         ["--prompts", "nowhere.jsonl"],

@@ -9,6 +9,7 @@ import platform
 import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ import typer
 
 from mlxspec.chat.visible import visible
 from mlxspec.cli.completion import draft_names, model_names
+from mlxspec.cli.following import INTERRUPTED
 from mlxspec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ def bench(
     ] = None,
     prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Measure this one prompt.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N prompts.")] = None,
+    num_draft: Annotated[
+        int | None, typer.Option(metavar="N", help="Guesses a round; else the controller chooses.")
+    ] = None,
     max_tokens: Annotated[int, typer.Option(metavar="N", help="Most tokens of an answer.")] = 128,
     temps: Annotated[str, typer.Option(metavar="T[,T…]", help="Temperatures.")] = "0",
     pairs: Annotated[
@@ -69,7 +74,7 @@ def bench(
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV instead of tables, a line a prompt.")] = False,
     plot: Annotated[bool, typer.Option("--plot", help="Also draw the speed-ups as bars.")] = False,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Also save them as a picture.")
+        Path | None, typer.Option(metavar="FILE.svg|png", help="Also save them as a picture.")
     ] = None,
 ) -> None:
     """Measure what speculation brings here: plain and speculative decoding alternate in one process.
@@ -89,6 +94,7 @@ def bench(
         pairs=at_least_one("--pairs", pairs),
         max_tokens=at_least_one("--max-tokens", max_tokens),
         against_mlx_lm=baseline is not None,
+        num_draft=None if num_draft is None else at_least_one("--num-draft", num_draft),
     )
     picture = None if save is None else Picture(save)
     names = [part for text in draft or ["auto"] for part in text.split(",") if part]
@@ -103,6 +109,8 @@ def bench(
         print(csv_text(measured.results), end="")
     else:
         print(visible("\n".join(measured.lines(plot=plot))))
+    if measured.interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,7 @@ class Measured:
     plan: Plan
     results: Sequence[DraftResult]
     with_datastore: bool
+    interrupted: bool
 
     @property
     def title(self) -> str:
@@ -146,7 +155,9 @@ class Measured:
             "weight_bytes": self.target.weight_bytes,
             "max_tokens": self.plan.max_tokens,
             "pairs": self.plan.pairs,
+            "num_draft": self.plan.num_draft or "auto",
             "datastore": self.with_datastore,
+            "interrupted": self.interrupted,
             "results": [result.as_dict() for result in self.results],
         }
 
@@ -157,6 +168,9 @@ class Measured:
         lines = [self.title]
         for result in self.results:
             lines += ["", *table(result)]
+        if self.interrupted:
+            done = len(self.results[-1].prompts)
+            lines += ["", f"Stopped after {done} of {len(self.plan.prompts)} prompts of the last table"]
         if self.plan.pairs < LEAST_FOR_A_CLAIM:
             lines += ["", f"Fewer than {LEAST_FOR_A_CLAIM} pairs are for a first look, not for a claim"]
         return [*lines, "", *bars(self.results)] if plot else lines
@@ -167,25 +181,32 @@ class Picture:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        if path.suffix.lower() != ".svg":
+        if path.suffix.lower() not in (".svg", ".png"):
             raise UsageError(
-                f"{path} is no picture that can be saved.",
-                hint="Give a name that ends in .svg, which browsers and editors open and convert.",
+                f"{path} is no picture that can be saved.", hint="Give a name that ends in .svg or .png."
+            )
+        if self._as_png and find_spec("resvg_py") is None:
+            raise UsageError(
+                "Saving a PNG needs the package resvg-py, which is not installed.",
+                hint="Run `pip install 'mlxspec[png]'`, or give a name that ends in .svg.",
             )
         if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise UsageError(
                 f"{path} cannot be written.", hint="Give a file in a folder that you may write to."
             )
 
+    @property
+    def _as_png(self) -> bool:
+        return self._path.suffix.lower() == ".png"
+
     def write(self, measured: Measured) -> None:
         """Put the picture there."""
-        from mlxspec.lab.bench_plot import svg
+        from mlxspec.lab.bench_plot import png, svg
 
         try:
-            with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=self._path.parent, suffix=".svg", delete=False
-            ) as file:
-                file.write(svg(measured.results, measured.title))
+            with tempfile.NamedTemporaryFile(dir=self._path.parent, delete=False) as file:
+                text = svg(measured.results, measured.title)
+                file.write(png(text) if self._as_png else text.encode())
             Path(file.name).chmod(0o644)
             Path(file.name).replace(self._path)
         except OSError as error:
@@ -224,10 +245,11 @@ def _plan(
     pairs: int,
     max_tokens: int,
     against_mlx_lm: bool,
+    num_draft: int | None,
 ) -> Plan:
     from mlxspec.lab.bench import Plan
 
-    return Plan(prompts, temps, pairs, max_tokens, against_mlx_lm)
+    return Plan(prompts, temps, pairs, max_tokens, against_mlx_lm, num_draft)
 
 
 def _measure(target: str | None, drafts: Sequence[str], plan: Plan, *, datastore: bool) -> Measured:
@@ -246,5 +268,6 @@ def _measure(target: str | None, drafts: Sequence[str], plan: Plan, *, datastore
                 load_draft(name, loaded, asked, where, progress.event, datastore=earlier)
                 for name in asked.drafts
             ]
-            results = Bench(loaded, ways, plan=plan, progress=progress.step).run()
-    return Measured(loaded, plan, results, with_datastore=datastore)
+            bench = Bench(loaded, ways, plan=plan, progress=progress.step)
+            results = bench.run()
+    return Measured(loaded, plan, results, with_datastore=datastore, interrupted=bench.interrupted)

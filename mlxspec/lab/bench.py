@@ -31,17 +31,26 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure. `against_mlx_lm` adds mlx-lm's own generation."""
+    """What to measure.
+
+    `against_mlx_lm` adds mlx-lm's own generation; `num_draft` fixes the guesses of a round, which the
+    controller chooses otherwise.
+    """
 
     prompts: tuple[BenchPrompt, ...]
     temperatures: tuple[float, ...] = (0.0,)
     pairs: int = 7
     max_tokens: int = 128
     against_mlx_lm: bool = False
+    num_draft: int | None = None
 
 
 class Bench:
-    """Measures a target with some drafts."""
+    """Measures a target with some drafts.
+
+    Attributes:
+        interrupted: Ctrl-C ended it, so that the last prompts are missing.
+    """
 
     def __init__(
         self, target: LoadedModel, drafts: Sequence[Draft], *, plan: Plan, progress: Progress
@@ -56,26 +65,43 @@ class Bench:
         able = plan.against_mlx_lm and mlx_lm_runs.can_speculate(target)
         self._theirs = {draft.name for draft in drafts if able and draft.model is not None}
         self._done = 0
+        self.interrupted = False
 
     def run(self) -> list[DraftResult]:
-        """The results by temperature and draft, in the order in which these were given."""
+        """The results by temperature and draft, in the order in which these were given.
+
+        Ctrl-C ends it with the prompts that are done, if there are any.
+        """
         results: list[DraftResult] = []
         for temperature in self._plan.temperatures:
-            learners = {draft.name: _Learner(draft) for draft in self._drafts}
-            by_k = {
-                draft.name: self._try_every_k(draft, temperature) if draft.name in self._theirs else {}
-                for draft in self._drafts
-            }
+            by_k: dict[str, dict[int, float]] = {}
             measured: dict[str, list[PromptResult]] = {draft.name: [] for draft in self._drafts}
-            for prompt, ids in self._prompts:
-                turn = _Turn(self, prompt, ids, temperature=temperature, learners=learners, by_k=by_k)
-                for name, result in turn.measure().items():
-                    measured[name].append(result)
+            try:
+                self._measure(temperature, by_k, measured)
+            except KeyboardInterrupt:
+                self.interrupted = True
             results += [
                 DraftResult(temperature, name, tuple(prompts), by_k[name])
                 for name, prompts in measured.items()
+                if prompts
             ]
+            if self.interrupted:
+                break
+        if not results:
+            raise KeyboardInterrupt
         return results
+
+    def _measure(
+        self, temperature: float, by_k: dict[str, dict[int, float]], measured: dict[str, list[PromptResult]]
+    ) -> None:
+        """All prompts at one temperature; `by_k` and `measured` are filled as they come."""
+        learners = {draft.name: _Learner(draft, self._plan.num_draft) for draft in self._drafts}
+        for draft in self._drafts:
+            by_k[draft.name] = self._try_every_k(draft, temperature) if draft.name in self._theirs else {}
+        for prompt, ids in self._prompts:
+            turn = _Turn(self, prompt, ids, temperature=temperature, learners=learners, by_k=by_k)
+            for name, result in turn.measure().items():
+                measured[name].append(result)
 
     @property
     def _runs(self) -> int:
@@ -124,8 +150,9 @@ class Bench:
 class _Learner:
     """What the controller of one draft has learnt so far, and controllers that begin with that."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, num_draft: int | None) -> None:
         self._draft = draft
+        self._num_draft = num_draft
         assert draft.curve is not None, "a draft that is to be timed comes with its costs"
         self._curve, self._steps = draft.curve, dict(draft.steps)
         self._history = AcceptanceHistory().to_dict()  # of this bench alone
@@ -134,12 +161,14 @@ class _Learner:
         """A controller for one answer, which keeps what it learns to itself."""
         if not self._draft.drafters:
             return FixedController(0)
+        if self._num_draft is not None:
+            return FixedController(self._num_draft)
         return AdaptiveController(self._curve, self._steps, AcceptanceHistory.from_dict(self._history))
 
     def learn_from(self, answer: Callable[[Controller], Run]) -> Run:
         """Let an answer teach the controllers to come, as one in a chat does."""
-        if not self._draft.drafters:
-            return answer(FixedController(0))
+        if not self._draft.drafters or self._num_draft is not None:
+            return answer(self.controller())
         history = AcceptanceHistory.from_dict(self._history)
         controller = AdaptiveController(self._curve, self._steps, history)
         run = answer(controller)

@@ -74,6 +74,14 @@ def svg(results: Sequence[DraftResult], title: str) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+def png(document: str) -> bytes:
+    """An SVG document as a PNG, twice as large for sharp screens. Needs resvg-py."""
+    import resvg_py
+
+    image: bytes = resvg_py.svg_to_bytes(svg_string=document, zoom=2)
+    return image
+
+
 def _text(text: str) -> str:
     """Text for XML, which knows no control characters."""
     return escape("".join(letter if letter.isprintable() else " " for letter in text))
