@@ -14,9 +14,9 @@ from mlxspec.decoding.acceptance_history import AcceptanceHistory
 from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.engine.pace import Pace, last_pace
 from mlxspec.lab import prediction
-from mlxspec.lab.doctor import known_size
 from mlxspec.lab.machine import Level, Machine
 from mlxspec.lab.prediction import Prediction
+from mlxspec.models.known_size import known_size
 from mlxspec.models.registry import load_registry
 from mlxspec.places import places
 from tests.test_engine import make_model

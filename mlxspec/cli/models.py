@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mlxspec.chat.visible import visible_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from mlxspec.models.budget import ModelSize
     from mlxspec.models.registry import ModelSpec, Registry, Source
     from mlxspec.places import Places
 
@@ -92,9 +88,11 @@ def _row(spec: ModelSpec, registry: Registry, where: Places, machine: _Machine) 
 
 
 def _fits(target: ModelSpec, draft: ModelSpec | None, where: Places, machine: _Machine) -> str | None:
+    from mlxspec.models import sources
     from mlxspec.models.budget import WORKING_SHARE, estimate, weight_bytes
+    from mlxspec.models.known_size import known_size
 
-    sizes = [_size(spec, where) for spec in (target, draft) if spec is not None]
+    sizes = [known_size(spec, sources.find(spec, where)) for spec in (target, draft) if spec is not None]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return None
@@ -109,33 +107,6 @@ def _fits(target: ModelSpec, draft: ModelSpec | None, where: Places, machine: _M
         return YES if budget.fits else NO
     weights = sum(weight_bytes(size, float32=machine.float32) for size in known)
     return LIKELY if weights * (1 + WORKING_SHARE) < machine.memory_bytes else NO
-
-
-def _size(spec: ModelSpec, where: Places) -> ModelSize | None:
-    """What the files say, or what the registry and the name of the repository say of a model not here."""
-    from mlxspec.models import sources
-    from mlxspec.models.budget import ModelSize
-
-    if (folder := sources.find(spec, where)) is not None:
-        return ModelSize(_config(folder), _weights_on_disk(folder))
-    if spec.download_gb is None:
-        return None
-    # Conversions carry their bits in their names: Qwen3-4B-4bit, SmolLM2-135M-Instruct.Q4_1.gguf.
-    bits = re.search(r"(\d)-?bit|q(\d)_", _source(spec.source).lower())
-    config = {"quantization": {"bits": int(bits[1] or bits[2]), "group_size": 64}} if bits else {}
-    return ModelSize(config, int(spec.download_gb * 1e9))
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return config if isinstance(config, dict) else {}
-
-
-def _weights_on_disk(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
 
 
 def _source(source: Source) -> str:

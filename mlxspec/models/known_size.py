@@ -1,0 +1,33 @@
+"""How large a model is, as far as that can be known without reading its weights."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from mlxspec.models.budget import ModelSize
+from mlxspec.models.registry import ModelSpec, PackageSource, RepoSource
+
+
+def known_size(spec: ModelSpec, folder: Path | None) -> ModelSize | None:
+    """What the files say, or what the registry and the name say of a model that is not here."""
+    if folder is not None:
+        stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        return ModelSize(_config(folder), stored)
+    if spec.download_gb is None:
+        return None
+    # Conversions carry their bits in their names: Qwen3-4B-4bit, SmolLM2-135M-Instruct.Q4_1.gguf.
+    name = {RepoSource: "repo", PackageSource: "file"}.get(type(spec.source), "path")
+    bits = re.search(r"(\d)-?bit|q(\d)_", str(getattr(spec.source, name)).lower())
+    config = {"quantization": {"bits": int(bits[1] or bits[2]), "group_size": 64}} if bits else {}
+    return ModelSize(config, int(spec.download_gb * 1e9))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
