@@ -14,7 +14,8 @@ from mlx_lm.sample_utils import make_logits_processors
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.controller import Choice, FixedController, Outcome, Situation
-from mlxspec.decoding.decode import Decoding, Round, Watch
+from mlxspec.decoding.decode import Decoding, Watch
+from mlxspec.decoding.flight import Round
 from mlxspec.decoding.proposal import Drafter, Proposal
 from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
 from mlxspec.decoding.target import TargetState, prefill
@@ -457,12 +458,13 @@ def test_the_controller_hears_of_every_round(target: Model, draft: Model) -> Non
 def test_the_ends_of_a_row_of_queued_passes_are_not_timed(target: Model) -> None:
     script = Script(0, 0, 0, 0, 0, 3, parked=True)
     Answering(target, vocab=24).answer([DraftModel(target)], controller=script)
-    for before, outcome, after in zip(script.outcomes, script.outcomes[1:], script.outcomes[2:], strict=False):
+    told = script.outcomes
+    for before, outcome, after in zip(told, told[1:], told[2:], strict=False):
         first = after.queued and not outcome.queued
         last = outcome.queued and not after.queued
         assert (outcome.round_s is None) == (first or last)
         assert not (before.proposed and outcome.queued)
-    assert {outcome.round_s is None for outcome in script.outcomes} == {True, False}
+    assert {outcome.round_s is None for outcome in told} == {True, False}
 
 
 @pytest.mark.parametrize("params", [GREEDY, WARM])

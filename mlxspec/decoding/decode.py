@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import cast
 
 import mlx.core as mx
 
-from mlxspec.decoding.controller import Choice, Controller, Option, Outcome, Situation
+from mlxspec.decoding.controller import Choice, Controller, Option, Situation
+from mlxspec.decoding.flight import Flight, Reading, Round
 from mlxspec.decoding.proposal import Drafter, Proposal, choice_readers, hidden_points, target_readers
 from mlxspec.decoding.sampling import History, Sampler
 from mlxspec.decoding.stats import DecodeStats
@@ -34,55 +33,6 @@ TIMED_EVERY_ROUNDS = 32
 
 Watch = Callable[[int], int | None]
 """Sees each token as it is committed. None goes on; n ends the answer and drops its last n tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one round added: `tokens` with their origins, and how it came to them.
-
-    `accepted` of the `guesses` were kept by the rule; fewer may have been emitted where the answer
-    ended inside them. `carried` tokens were fed to the target once more. Seconds are of wall time;
-    `draft_s` is an estimate but for the rounds that are timed. `p` and `q` hold the probability of each
-    guess under target and draft, and `p_next` that of the token after the kept ones, when asked for.
-    """
-
-    index: int
-    tokens: tuple[int, ...]
-    origins: tuple[Origin, ...]
-    drafter: str | None
-    guesses: tuple[int, ...]
-    accepted: int
-    next_token: int
-    carried: int
-    parked: bool
-    draft_s: float
-    round_s: float
-    p: tuple[float, ...] = ()
-    q: tuple[float, ...] = ()
-    p_next: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What comes back from the device."""
-
-    packed: mx.array  # [3 + k]: sure, accepted, next token, guesses; and [k + 1] choices for their readers
-    probabilities: mx.array | None  # [2k + 1]: p and q of each guess, p of the next token
-
-
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    """A round that is on the device. `base`: committed tokens before its first new one."""
-
-    reading: _Reading
-    read_whole: Callable[[], _Reading]  # the verdict made again, when it was not sure
-    base: int
-    owed: int
-    choice: Choice
-    option: Option | None
-    proposed: int
-    draft_s: float | None
-    context: int
 
 
 class Decoding:
@@ -147,7 +97,7 @@ class Decoding:
             for drafter in self._drafters.values():
                 drafter.reset(self._state.tokens, self._sampler, self._cancelled)
             self._tell_hidden(len(self._state.tokens))
-            flight: _Flight | None = self._launch()
+            flight: Flight | None = self._launch()
             while flight is not None:
                 ahead = self._launch_ahead(flight)
                 landed = self._land(flight, followed=ahead is not None)
@@ -172,7 +122,7 @@ class Decoding:
             # What stands behind the committed tokens is a round that nobody will read.
             self._state.cache.rewind_to(len(self._state.tokens))
 
-    def _launch(self) -> _Flight:
+    def _launch(self) -> Flight:
         """Queue a round: choose, propose, one target pass, the verdict."""
         begun = time.perf_counter()
         options = tuple(drafter.offer() for drafter in self._drafters.values())
@@ -182,7 +132,7 @@ class Decoding:
         proposal, draft_s = self._propose(choice)
         return self._queue_pass(choice, option, proposal, draft_s=draft_s)
 
-    def _launch_ahead(self, flight: _Flight) -> _Flight | None:
+    def _launch_ahead(self, flight: Flight) -> Flight | None:
         """Queue the plain pass after a plain pass whose token has not been read yet."""
         if flight.proposed or self._room() < 2:
             return None
@@ -233,7 +183,7 @@ class Decoding:
         *,
         draft_s: float | None = None,
         unread: mx.array | None = None,
-    ) -> _Flight:
+    ) -> Flight:
         """One target pass over what is owed, a token not yet read, and the guesses; and its verdict."""
         state = self._state
         owed = state.owed
@@ -249,15 +199,15 @@ class Decoding:
         device = mx.concatenate(on_device) if on_device else None
         history = History(state.tokens, device, rows=proposed + 1)
 
-        def read(*, whole: bool = False) -> _Reading:
+        def read(*, whole: bool = False) -> Reading:
             judgement = judge(self._sampler, logits, proposal, history, position=base, whole=whole)
             return self._queue_reading(judgement, proposal)
 
-        return _Flight(
+        return Flight(
             read(), lambda: read(whole=True), base, len(owed), choice, option, proposed, draft_s, context
         )
 
-    def _queue_reading(self, judgement: Judgement, proposal: Proposal | None) -> _Reading:
+    def _queue_reading(self, judgement: Judgement, proposal: Proposal | None) -> Reading:
         verdict = judgement.verdict
         parts = [judgement.sure.reshape(1), verdict.accepted.reshape(1), verdict.next_token.reshape(1)]
         if proposal:
@@ -267,24 +217,18 @@ class Decoding:
         packed = mx.concatenate([part.astype(mx.int32) for part in parts])
         probabilities = report(judgement.p(), proposal, verdict) if self._with_probabilities else None
         mx.async_eval(packed, *([] if probabilities is None else [probabilities]))
-        return _Reading(packed, probabilities)
+        return Reading(packed, probabilities)
 
-    def _land(self, flight: _Flight, *, followed: bool) -> Round:
-        """Wait for the verdict, take the rejected rows back, and commit token by token.
-
-        `followed`: another pass has been queued behind it already.
-        """
+    def _land(self, flight: Flight, *, followed: bool) -> Round:
+        """Wait for the verdict, take the rejected rows back, and commit token by token."""
         reading = flight.reading
-        sure, accepted, next_token, *rest = _ids(reading)  # the one sync of the round
+        sure, accepted, next_token, *rest = reading.wait()
         if not sure:
             reading = flight.read_whole()
-            _, accepted, next_token, *rest = _ids(reading)
+            _, accepted, next_token, *rest = reading.wait()
         guesses, choices = rest[: flight.proposed], rest[flight.proposed :]
         landed = time.perf_counter()
         round_s, self._last_landing = landed - self._last_landing, landed
-        # Queueing a pass can block until the one before is nearly done, as on the CPU, so the first of a
-        # row of queued passes lands late and the last one early: their times are not their own.
-        own_s = round_s if (flight.owed == 0) == followed else None
         # Before the rewind: it may take out committed tokens too, which are then carried.
         self._tell_hidden(flight.base + accepted)
         if flight.proposed:
@@ -297,7 +241,7 @@ class Decoding:
             own = name == flight.choice.drafter
             drafter.committed(tokens, min(accepted, len(tokens)) if own and guesses else 0)
         if self._drafters:
-            self._controller.observe(self._outcome(flight, accepted, len(tokens), own_s))
+            self._controller.observe(flight.outcome(accepted, len(tokens), round_s, followed=followed))
         record = Round(
             index=self.stats.rounds,
             tokens=tuple(tokens),
@@ -355,22 +299,6 @@ class Decoding:
     def _room(self) -> int:
         return self._max_tokens - self._emitted
 
-    def _outcome(self, flight: _Flight, accepted: int, emitted: int, round_s: float | None) -> Outcome:
-        option = flight.option
-        return Outcome(
-            choice=flight.choice,
-            proposed=flight.proposed,
-            accepted=accepted,
-            emitted=emitted,
-            rows=flight.owed + flight.proposed,
-            context=flight.context,
-            confidences=option.confidences[: flight.proposed] if option else (),
-            match_length=option.match_length if option else 0,
-            draft_s=flight.draft_s,
-            round_s=round_s,
-            queued=flight.owed == 0,
-        )
-
     def _count(self, record: Round) -> None:
         stats = self.stats
         stats.rounds += 1
@@ -385,7 +313,3 @@ class Decoding:
             self._counted.append((origin, record.drafter))
         if stats.tokens // CLEAR_EVERY_TOKENS != before // CLEAR_EVERY_TOKENS:
             mx.clear_cache()
-
-
-def _ids(reading: _Reading) -> list[int]:
-    return cast(list[int], reading.packed.tolist())

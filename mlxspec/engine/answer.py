@@ -13,7 +13,8 @@ import mlx.core as mx
 from mlxspec.chat.conversation import Message, render
 from mlxspec.chat.detokenizer import AnswerText, Piece
 from mlxspec.decoding.controller import Controller
-from mlxspec.decoding.decode import Decoding, Round
+from mlxspec.decoding.decode import Decoding
+from mlxspec.decoding.flight import Round
 from mlxspec.decoding.overrides import SamplingOverrides
 from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.sampling import Rule, Sampler, SamplingParams
