@@ -66,6 +66,26 @@ def render(tokenizer: Any, messages: Sequence[Message], *, think: bool | None = 
         ) from error
 
 
+def user_turn(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The ids before what a user says first and those behind it, as the chat template writes them.
+
+    The tokenizer has a template. The second list ends where the answer begins.
+
+    Raises:
+        UnsupportedModel: the template changes what it is given, or gives no text.
+    """
+    before, found, after = _text(tokenizer, _dicts([Message("user", _PROBE)]), {}).partition(_PROBE)
+    if not found:
+        raise UnsupportedModel(
+            "This model's chat template changes what a user says.", hint="Use another model."
+        )
+
+    def ids(text: str) -> list[int]:
+        return list(_unwrapped(tokenizer).encode(text, add_special_tokens=False))
+
+    return ids(before), ids(after)
+
+
 def has_chat_template(tokenizer: Any) -> bool:
     """Can the model chat? Without a template it continues text."""
     if (known := getattr(tokenizer, "has_chat_template", None)) is not None:

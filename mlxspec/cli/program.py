@@ -29,6 +29,7 @@ COMMANDS = {
     "bench": "Measure speculation against plain decoding on this machine.",
     "audit": "Check on this machine that speculation changes no answer.",
     "doctor": "Look at this machine and a pair of models, and say what to do.",
+    "distill": "Train a draft for a target from the target's own words.",
     "simulate": "Predict what speculation brings, before anything is downloaded.",
     "datastore": "See, clear and feed what lookup knows from earlier answers.",
     "sessions": "List, show, search, export and delete saved chats.",

@@ -44,6 +44,7 @@ class HiddenStates:
         widths: values of a row, by point.
         embedding: the module that turns ids into rows; None where it cannot be told.
         head: the module that turns rows into logits; None where the model multiplies by hand.
+        norm: the module whose rows the head is given as they are; None where they are changed on the way.
 
     Raises:
         UnsupportedModel: a point cannot be reached; the message says why.
@@ -57,6 +58,9 @@ class HiddenStates:
         )
         head = _head_call(calls, vocab)
         self.head: Any = head.module if head is not None else None
+        self.norm: Any = next(
+            (call.module for call in calls if head is not None and call.made is head.given), None
+        )
         self._points: dict[int, tuple[nn.Module, str, bool]] = {}  # module, method, is it the argument?
         self.widths: dict[int, int] = {}
         for point in points:
