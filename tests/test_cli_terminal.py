@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -263,6 +265,63 @@ def test_an_answer_can_be_tried_again() -> None:
             terminal.type(f"{typed}\r")
             terminal.wait_for(shown)
             terminal.wait_for("you> ")
+
+
+def test_an_answer_says_whose_words_it_is_once() -> None:
+    with chat("[token('two'), token('words')]") as terminal:
+        terminal.type("go\r")
+        assert terminal.wait_for("words").endswith("smollm2-135m> twowords")
+
+
+def test_an_earlier_message_can_be_changed_and_the_chat_goes_on_from_there() -> None:
+    heard = "lambda request: [token(f'{[m.content for m in request.messages]}')]"
+    with chat(heard) as terminal:
+        for typed, shown in {"one": "['one']", "two": "'two']"}.items():
+            terminal.type(f"{typed}\r")
+            terminal.wait_for(shown)
+            terminal.wait_for("you> ")
+        terminal.type("/edit 9\r")
+        terminal.wait_for("There is no message '9'.")
+        terminal.type("/edit 1\r")
+        terminal.wait_for("Message 1 was: one")
+        terminal.wait_for("edit> one")
+        terminal.type("!\r")
+        terminal.wait_for("['one!']")
+        terminal.wait_for("you> ")
+        terminal.type("three\r")
+        terminal.wait_for("""['one!', "['one!']", 'three']""")
+        terminal.wait_for("you> ")
+        terminal.type("/chats\r")
+        terminal.wait_for("one")
+    with chat(heard, "--continue") as terminal:
+        terminal.type("four\r")
+        terminal.wait_for("'three', ")
+
+
+def test_an_answer_or_its_code_is_copied(tmp_path: Path) -> None:
+    program = tmp_path / "xclip"
+    program.write_text(f"#!/bin/sh\ncat > {tmp_path}/copied\n")
+    program.chmod(0o755)
+    path = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "DISPLAY": ":0",
+        "WAYLAND_DISPLAY": "",
+        "NO_COLOR": "1",
+    }
+    engine = "[token('see:\\n```\\nx = 1\\n```\\n')]"
+    with Terminal(*command(engine, "run", "--plain"), changes=path) as terminal:
+        terminal.wait_for("you> ")
+        for typed, shown, copied in (
+            ("/copy", "There is no answer to copy.", None),
+            ("go", "```", None),
+            ("/copy", "Copied 19 characters.", "see:\n```\nx = 1\n```\n"),
+            ("/copy code", "Copied 5 characters.", "x = 1"),
+        ):
+            terminal.type(f"{typed}\r")
+            terminal.wait_for(shown)
+            terminal.wait_for("you> ")
+            if copied:
+                assert (tmp_path / "copied").read_text() == copied
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_chat_with_its_reason() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlxspec.chat.commands import Completion, complete
+from mlxspec.chat.commands import COMMANDS, Completion, Takes, command, complete, key_text
 from mlxspec.errors import UsageError
 from tui.answer import AnswerEntry
 from tui.answer_actions import AnswerActions
@@ -135,6 +136,29 @@ class Actions:
     def quit(self, _argument: str) -> None:
         """/quit."""
         self._app.exit(0)
+
+    def choose_command(self) -> None:
+        """Ctrl+P: all commands; one that needs an argument is written into the composer."""
+        from tui.chooser import Choice, Chooser, Row
+
+        rows: list[Row] = []
+        for group, commands in groupby(COMMANDS, key=lambda command: command.group):
+            rows.append(Row(group, group, heading=True))
+            for known in commands:
+                key = f"  {key_text(known.key)}" if known.key else ""
+                rows.append(Row(known.name, known.written, known.summary + key))
+
+        def chosen(choice: Choice | None) -> None:
+            known = None if choice is None else command(choice.id)
+            if known is None:
+                return
+            if known.takes is Takes.VALUE:
+                self._app.composer.put(f"/{known.name} ")
+                self._app.composer.focus()
+            else:
+                self._app.action_command(known.name)
+
+        self._app.push_screen(Chooser("Commands", rows, empty="No command matches."), chosen)
 
     def recall(self) -> None:
         """Ctrl+R: choose from what was sent."""

@@ -6,10 +6,12 @@ What is on the screen is in `page`, what commands do in `actions`, what asking a
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
@@ -38,23 +40,12 @@ from tui.suggestions import Suggestions
 from tui.transcript import Transcript
 from tui.troubles import Troubles
 
-if TYPE_CHECKING:
-    from textual.command import Provider
-
-
-def _palette_commands() -> type[Provider]:
-    from tui.palette_commands import PaletteCommands
-
-    return PaletteCommands
-
 
 class ChatApp(App[int]):
     """The chat. `engine` makes the engine when the first picture is on the screen."""
 
     TITLE = "mlxspec"
-    ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "ctrl+p"
-    COMMANDS: ClassVar = {_palette_commands}
+    ENABLE_COMMAND_PALETTE = False  # `Keys` opens one of our own
     CSS = layout.CSS
     VERTICAL_BREAKPOINTS = layout.HEIGHTS
     HORIZONTAL_BREAKPOINTS = layout.WIDTHS
@@ -114,6 +105,9 @@ class ChatApp(App[int]):
 
     def on_ready(self) -> None:
         """The first picture is painted; everything that takes time begins now."""
+        if not self.is_headless:
+            for sign in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(sign, self.exit, 128 + sign)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -206,7 +200,7 @@ class ChatApp(App[int]):
         if event.models:
             self.action_command("target")
         else:
-            self.action_command_palette()
+            self.action_key("commands")
 
     # Keys
 

@@ -181,6 +181,8 @@ class Chooser(ModalScreen[Choice | None]):
         if at is None:
             at = next((i for i, row in enumerate(rows) if row.enabled and not row.heading), None)
         found.highlighted = at
+        if at is not None and all(row.heading for row in rows[:at]):
+            self.call_after_refresh(found.scroll_home, animate=False)  # the heading above it is seen, too
 
 
 def _hint(key: str, does: str) -> Content:

@@ -69,7 +69,7 @@ def seconds(value: float | None) -> str:
     """A time, in the unit that suits it."""
     if value is None:
         return UNKNOWN
-    if value < 0.0995:
+    if value < 0.9995:
         return f"{1000 * value:.1f} ms" if value < 0.00995 else f"{1000 * value:.0f} ms"
     if value < 60:
         return f"{value:.1f} s"

@@ -46,7 +46,7 @@ class ModelActions:
     def draft(self, argument: str) -> None:
         """/draft: by name, or the picker. The target stays in memory."""
         if not argument:
-            self._pick_models()
+            self._pick_models(drafts_first=True)
             return
         self._app.choices.draft = argument
         self._load()
@@ -118,9 +118,9 @@ class ModelActions:
 
         self._app.push_screen(ParametersPanel(self._app.choices), taken)
 
-    def _pick_models(self) -> None:
+    def _pick_models(self, *, drafts_first: bool = False) -> None:
         from tui.chooser import Chooser
-        from tui.model_rows import TARGET, model_rows
+        from tui.model_rows import DRAFT, TARGET, model_rows
 
         choices = self._app.choices
 
@@ -132,14 +132,18 @@ class ModelActions:
             "Models",
             keys={"ctrl+f": "fetch only"},
             empty="Looking at what is on disk …",
-            current=TARGET + (choices.target or ""),
+            current=DRAFT + choices.draft if drafts_first else TARGET + (choices.target or ""),
         )
         self._app.push_screen(screen, chosen)
 
         async def fill() -> None:
             try:
                 rows = await asyncio.to_thread(
-                    model_rows, self._app.places, target=choices.target, draft=choices.draft
+                    model_rows,
+                    self._app.places,
+                    target=choices.target,
+                    draft=choices.draft,
+                    drafts_first=drafts_first,
                 )
             except MlxspecError as error:
                 screen.dismiss(None)

@@ -15,7 +15,7 @@ from tui.chooser import Row
 
 if TYPE_CHECKING:
     from mlxspec.models.loading import LoadedModel
-    from mlxspec.models.registry import ModelSpec, Registry
+    from mlxspec.models.registry import ModelSpec
     from mlxspec.places import Places
 
 CONTEXT_TOKENS = 4096
@@ -37,8 +37,8 @@ class Known:
     fits: bool | None
 
 
-def model_rows(where: Places, *, target: str | None, draft: str) -> list[Row]:
-    """Targets, then drafts for the target. Raises MlxspecError when models.toml cannot be read."""
+def model_rows(where: Places, *, target: str | None, draft: str, drafts_first: bool = False) -> list[Row]:
+    """Targets, and drafts for the target. Raises MlxspecError when models.toml cannot be read."""
     from mlxspec.models.registry import load_registry
 
     registry = load_registry(where)
@@ -46,19 +46,19 @@ def model_rows(where: Places, *, target: str | None, draft: str) -> list[Row]:
     known = {spec.name: _known(spec, where) for spec in registry.models.values()}
     known.setdefault(now.name, _known(now, where))
     in_order = sorted(known.values(), key=lambda model: model.folder is None)
-    rows = [Row("targets", "Targets", heading=True)]
-    rows += [_row(TARGET, model, current=model.spec.name == now.name) for model in in_order]
-    rows.append(Row("drafts", f"Drafts for {now.name}", heading=True))
+    targets = [Row("targets", "Targets", heading=True)]
+    targets += [_row(TARGET, model, current=model.spec.name == now.name) for model in in_order]
+    drafts = [Row("drafts", f"Drafts for {now.name}", heading=True)]
     for name, about in DRAFTERS.items():
         mark = "● " if name == draft else "  "
-        rows.append(Row(DRAFT + name, mark + name, about))
+        drafts.append(Row(DRAFT + name, mark + name, about))
     for model in in_order:
         if model.spec.name != now.name:
-            reason = _reason(known[now.name], model, registry)
+            reason = _reason(known[now.name], model)
             current = draft == model.spec.name
             if reason is not None or model.folder is not None or now.draft == model.spec.name:
-                rows.append(_row(DRAFT, model, current=current, reason=reason))
-    return rows
+                drafts.append(_row(DRAFT, model, current=current, reason=reason))
+    return [*drafts, *targets] if drafts_first else [*targets, *drafts]
 
 
 def model_names(where: Places) -> list[str]:
@@ -108,13 +108,12 @@ def _row(prefix: str, model: Known, *, current: bool, reason: str | None = None)
     )
 
 
-def _reason(target: Known, draft: Known, registry: Registry) -> str | None:
+def _reason(target: Known, draft: Known) -> str | None:
     """Why a draft cannot serve, None when it may or when that will be known once it is here."""
     if target.folder is None or draft.folder is None:
         return None
     from mlxspec.models.compatibility import incompatibility
 
-    del registry
     ours, theirs = _stand_in(target), _stand_in(draft)
     if ours is None or theirs is None:
         return None

@@ -162,7 +162,7 @@ class Palette:
 def origin_style(origin: Origin, drafter: str | None) -> str:
     """The name of the style of a token of this origin."""
     if origin is Origin.ACCEPTED:
-        return "draft" if drafter is None or drafter.startswith("draft") else "lookup"
+        return "lookup" if drafter == "lookup" else "draft"
     return origin.value
 
 

@@ -15,7 +15,7 @@ class Guess:
 
     Attributes:
         text: of the token.
-        fate: "kept", "rejected", or "unseen" for what stands behind a rejected guess.
+        fate: "kept", "rejected", or "unseen" for what stood behind a rejected guess and went with it.
         p, q: its probability under target and drafter; None where that is not known.
     """
 
@@ -38,7 +38,7 @@ class Round:
         next_p: its probability; None where that is not known.
         kept: how many guesses were kept.
         tokens: how many the round added to the answer.
-        report: what the engine told, None for an answer of an earlier run.
+        report: what the engine told, None where that was not kept.
     """
 
     number: int

@@ -13,6 +13,8 @@ from tui.figures import drafter_text, number, percent, seconds, size_memory, spa
 from tui.shown import one_line
 
 SPARK_CELLS = 12
+METER_CELLS, METER_FROM = 6, 100  # the context's bar, and the width from which there is one
+NEARLY_FULL = 0.8
 
 
 @dataclass(slots=True)
@@ -120,14 +122,23 @@ class StatusLine(Widget):
         if s.guessing:
             parts.append((7, Content(one_line(s.guessing))))
         if s.context_used is not None and s.context_tokens:
-            share = s.context_used / s.context_tokens
-            style = "$warning" if share > 0.8 else ""
-            parts.append((3, Content.styled(f"context {percent(share)}", style)))
+            parts.append((3, _context_meter(s.context_used / s.context_tokens, self.size.width)))
         if s.first_s is not None:
             parts.append((9, Content(f"first after {seconds(s.first_s)}")))
         if s.memory_bytes:
             parts.append((10, Content(size_memory(s.memory_bytes))))
         return parts
+
+
+def _context_meter(share: float, room: int) -> Content:
+    """How full the context is, with a bar where there is room for one."""
+    colour = "$warning" if share > NEARLY_FULL else "$accent"
+    text = Content.styled(percent(share), colour if share > NEARLY_FULL else "")
+    if room < METER_FROM:
+        return Content("context ") + text
+    full = min(METER_CELLS, round(share * METER_CELLS + 0.4))
+    bar = Content.styled("━" * full, colour) + Content("╌" * (METER_CELLS - full))
+    return Content("context ") + bar + Content(" ") + text
 
 
 def guessing_text(drafter: str | None, guesses: int | None, *, parked: bool, speculate: bool) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlxspec.chat import commands
 from mlxspec.chat.conversation import Message
+from mlxspec.chat.visible import visible_line
 from mlxspec.cli import following, run_options
 from mlxspec.cli.following import INTERRUPTED, follow
 from mlxspec.cli.line_commands import Leave, obey
@@ -17,7 +18,7 @@ from mlxspec.cli.saving import Saved, history, open_store, wanted_chat
 from mlxspec.cli.terminal import complain, is_terminal, tell, wants_colour
 from mlxspec.cli.writers import TextWriter
 from mlxspec.errors import MlxspecError
-from mlxspec.events import Failed, Finished, FinishReason, Loaded
+from mlxspec.events import Event, Failed, Finished, FinishReason, Loaded, Tokens
 
 if TYPE_CHECKING:
     from mlxspec.chat.records import SavedMessage
@@ -125,14 +126,42 @@ class LineChat:
             self.saving.again(question)
         self.answer(asked, fresh=True)
 
+    def edit(self, number: int, question: SavedMessage | None, text: str) -> None:
+        """Put another wording in the place of the question of this number, from 0, and answer it."""
+        del self.turns[2 * number :]
+        if question is not None:
+            self.saving.edited(question, text)
+        self.answer(text)
+
     def answer(self, text: str, *, fresh: bool = False) -> None:
         """Answer, and keep the turn if anything was said. Ctrl-C stops the answer only."""
         question = Message("user", text)
         messages = [*self.setup.system_message(), *self.turns, question]
         values = {name: value for name, value in self.setup.values.items() if not (fresh and name == "seed")}
         job = self.engine.generate(run_options.request(messages, values, speculate=self.speculate))
-        follow(job, self.narrator.before, self._writer.event, self.narrator.event, self.saving.answer)
+        label = AnswerLabel(self.loaded.target if self.loaded else "model")
+        follow(
+            job,
+            self.narrator.before,
+            label.event,
+            self._writer.event,
+            self.narrator.event,
+            self.saving.answer,
+        )
         if isinstance(job.result, Finished):
             self.last = job.result
             if job.result.text or job.result.reason is not FinishReason.CANCELLED:
                 self.turns += [question, Message("assistant", job.result.text)]
+
+
+class AnswerLabel:
+    """Says whose words follow, before the first of them."""
+
+    def __init__(self, name: str) -> None:
+        self._label = f"{visible_line(name)}> "
+
+    def event(self, event: Event) -> None:
+        """Say it once, on stderr as the label of the user's prompt may be."""
+        if self._label and isinstance(event, Tokens) and event.text:
+            print(self._label, end="", file=sys.stderr, flush=True)
+            self._label = ""

@@ -15,7 +15,9 @@ from mlxspec.chat import commands
 from mlxspec.chat.parameters import PARAMETERS
 from mlxspec.chat.visible import visible_line
 from mlxspec.cli.narrator import stats_line
-from mlxspec.cli.saving import history
+from mlxspec.cli.prompts import checked_text
+from mlxspec.cli.reading import read_message
+from mlxspec.cli.saving import answered, history
 from mlxspec.cli.terminal import say
 from mlxspec.errors import UsageError
 
@@ -101,7 +103,45 @@ def _export(chat: LineChat, argument: str) -> None:
 def _retry(chat: LineChat, _: str) -> None:
     if not chat.turns:
         raise UsageError("There is nothing to answer again.", hint="Ask something first.")
-    chat.retry(_last_question(chat))
+    chat.retry(_saved_question(chat, len(chat.turns) // 2 - 1))
+
+
+def _edit(chat: LineChat, argument: str) -> None:
+    count = len(chat.turns) // 2
+    if not count:
+        raise UsageError("There is no message to change.", hint="Ask something first.")
+    if argument and (not argument.isascii() or not argument.isdigit() or not 1 <= int(argument) <= count):
+        raise UsageError(
+            f"There is no message {argument!r}.", hint=f"Messages are numbered from 1 to {count}."
+        )
+    number = int(argument or count) - 1
+    before = chat.turns[2 * number].content
+    say(f"Message {number + 1} was: {before}")
+    text = read_message("edit> ", before if "\n" not in before else "")
+    if text.strip():
+        chat.edit(number, _saved_question(chat, number), checked_text("The message", text))
+    else:
+        say("It stays as it was.")
+
+
+def _copy(chat: LineChat, argument: str) -> None:
+    from tui import clipboard, thinking  # neither draws anything
+
+    if not chat.turns:
+        raise UsageError("There is no answer to copy.", hint="Ask something first.")
+    text = thinking.answer_of(chat.turns[-1].content)
+    if argument:
+        found = (clipboard.last_code_block(turn.content) for turn in reversed(chat.turns[1::2]))
+        code = next((block for block in found if block is not None), None)
+        if code is None:
+            raise UsageError("There is no code block in this chat.", hint="/copy copies the whole answer.")
+        text = code
+    if not clipboard.copy(text):
+        raise UsageError(
+            "No program that copies to the clipboard is there.",
+            hint="Install wl-copy or xclip, or write the chat to a file with /export FILE.",
+        )
+    say(f"Copied {len(text)} characters.")
 
 
 def _think(chat: LineChat, argument: str) -> None:
@@ -186,6 +226,8 @@ _ACTIONS: dict[str, Callable[[LineChat, str], None]] = {
     "delete": _delete,
     "export": _export,
     "retry": _retry,
+    "edit": _edit,
+    "copy": _copy,
     "think": _think,
     "stats": _stats,
     "target": _target,
@@ -233,8 +275,9 @@ def _saved(chat: LineChat) -> Chat:
     return chat.saving.store.chat(chat.saving.chat.id)
 
 
-def _last_question(chat: LineChat) -> SavedMessage | None:
+def _saved_question(chat: LineChat, number: int) -> SavedMessage | None:
+    """The question of this number, from 0, as it is saved; None when it is not."""
     if chat.saving.chat is None:
         return None
-    questions = [m for m in chat.saving.store.path(chat.saving.chat.id) if m.role == "user"]
-    return questions[-1] if questions else None
+    saved = answered(chat.saving.store.path(chat.saving.chat.id))
+    return saved[number][0] if number < len(saved) else None

@@ -12,8 +12,10 @@ from mlxspec.cli.terminal import is_terminal
 _PASTE_S = 0.03  # what comes so soon after a line was not typed
 
 
-def read_message(label: str) -> str:
+def read_message(label: str, text: str = "") -> str:
     """What was typed or pasted at the prompt `label`, up to Enter.
+
+    `text` stands there already, to be changed, where lines can be edited.
 
     Raises:
         EOFError: the end of the input (Ctrl-D).
@@ -21,7 +23,7 @@ def read_message(label: str) -> str:
         UnicodeDecodeError: what was typed is not UTF-8.
     """
     if is_terminal(sys.stdout):
-        _set_up_editing()
+        _set_up_editing(text)
         first = input(label)
     else:
         print(label, end="", file=sys.stderr, flush=True)
@@ -32,11 +34,12 @@ def read_message(label: str) -> str:
     return "\n".join([first, *_pasted_lines()])
 
 
-def _set_up_editing() -> None:
+def _set_up_editing(text: str) -> None:
     """Line editing, with pastes marked by the terminal as such, where Python has GNU readline."""
     with contextlib.suppress(ImportError):
         import readline
 
+        readline.set_startup_hook((lambda: readline.insert_text(text)) if text else None)
         if "libedit" not in (readline.__doc__ or ""):
             readline.parse_and_bind("set enable-bracketed-paste on")
 

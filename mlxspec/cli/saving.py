@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mlxspec.chat.conversation import Message
@@ -54,6 +55,14 @@ class Saved(Unsaved):
             self._warn(error)
         if self.store.unsaved:
             self._warn(self.store.unsaved)
+
+    def edited(self, question: SavedMessage, text: str) -> None:
+        """Put another wording beside a question, and be ready for its answer."""
+        try:
+            self.store.edit(question.id, text)
+            self._writer = self.store.answer(question.chat)
+        except StoreError as error:
+            self._warn(error)
 
     def again(self, question: SavedMessage) -> None:
         """Be ready for another answer to a question, beside the one that it has."""
@@ -112,14 +121,16 @@ def wanted_chat(store: Store, *, session: str | None, last: bool) -> Chat | None
     return chat
 
 
+def answered(messages: Sequence[SavedMessage]) -> list[tuple[SavedMessage, SavedMessage]]:
+    """The questions that were answered, each with its answer."""
+    return [
+        (question, answer)
+        for question, answer in pairwise(messages)
+        if (question.role, answer.role) == ("user", "assistant") and answer.content
+    ]
+
+
 def history(messages: Sequence[SavedMessage]) -> list[Message]:
     """The turns to give to the model: questions that were answered, and their answers."""
-    turns: list[Message] = []
-    for message in messages:
-        if message.role == "assistant" and not message.content and turns:
-            turns.pop()
-        elif message.role in ("user", "assistant"):
-            turns.append(Message(message.role, message.content))
-    if turns and turns[-1].role == "user":
-        turns.pop()
-    return turns
+    turns = answered(messages)
+    return [Message(message.role, message.content) for turn in turns for message in turn]

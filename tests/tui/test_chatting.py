@@ -264,4 +264,4 @@ async def test_a_click_on_the_status_line_reaches_models_and_commands() -> None:
         await s.until(lambda: "Ctrl+F fetch only" in s.screen)
         await s.press("escape")
         await s.pilot.click("StatusLine", offset=(60, 0))
-        await s.until(lambda: "Search for commands" in s.screen)
+        await s.until(lambda: "See why each token is there" in s.screen)

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from scripted import Script, answer_of, failing
 from stage import stage
+from textual.widgets import OptionList
 
 from mlxspec.chat.commands import COMMANDS, KEYS, Takes, key_text
 from mlxspec.events import Loaded
+
+ALL_NAMES = {command.name for command in COMMANDS}
 
 
 async def test_help_has_every_command_and_every_key() -> None:
@@ -86,13 +89,15 @@ async def test_enter_takes_a_half_typed_command() -> None:
         await s.until(lambda: "Keys" in s.screen)
 
 
-async def test_the_palette_has_all_commands() -> None:
-    async with stage() as s:
+async def test_the_palette_has_all_commands_and_does_them() -> None:
+    async with stage(size=(110, 60)) as s:
         await s.press("ctrl+p")
-        await s.until(lambda: "Search for commands" in s.screen)
-        await s.press(*"round by round")
-        await s.until(lambda: "/inspect" in s.screen)
-        await s.press("escape")
+        listed = [option.id for option in s.app.screen.query_one(OptionList).options]
+        assert [command.name for command in COMMANDS] == [name for name in listed if name in ALL_NAMES]
+        await s.press(*"keys and", "enter")
+        assert "Colours" in s.screen
+        await s.press("escape", "ctrl+p", *"/rename", "enter")
+        assert s.app.composer.text == "/rename "
 
 
 async def test_parameters_reach_the_request() -> None:

@@ -17,7 +17,7 @@ async def test_the_inspector_opens_at_the_first_rejected_guess() -> None:
         await s.press("ctrl+o")
         assert "The draft guessed 4, 2 kept" in s.screen
         assert "✗ ␣wrong" in s.screen
-        assert "not looked at" in s.screen
+        assert "dropped with it: ␣unseen" in s.screen
         assert "→ ␣three" in s.screen
         assert "3 tokens in 60 ms" in s.screen
         assert "60 ms saved" in s.screen
@@ -58,6 +58,19 @@ async def test_a_click_on_a_token_asks_why() -> None:
         await s.pilot.click("Transcript", offset=(column, row))
         await s.pilot.pause()
         assert "round 3 of 4" in s.screen
+
+
+async def test_a_click_on_a_bar_goes_to_its_round() -> None:
+    async with stage(Script([answer_of(TEXT * 40)]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
+        assert "▆█▆▂▆█" in s.screen  # tokens of each round
+        await s.pilot.click("#rounds", offset=(7, 0))
+        await s.until(lambda: "round 8 of" in s.screen)
+        assert "       ▲" in s.screen
+        await s.press("end")
+        await s.pilot.click("#rounds", offset=(0, 0))
+        await s.until(lambda: "round 99 of" in s.screen)  # the bars around the end
 
 
 async def test_the_round_is_marked_in_the_answer() -> None:

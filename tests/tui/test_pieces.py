@@ -13,9 +13,9 @@ from mlxspec.events import Origin
 from tui import figures, thinking
 from tui.attachments import attach, complete_path, mentions, split_attachments
 from tui.clipboard import last_code_block
-from tui.inspector import token_text
 from tui.meter import Meter
 from tui.prompt_history import PromptHistory
+from tui.round_text import token_text
 from tui.rounds import plain_round_s, rounds_of, saved_s
 from tui.shown import one_line, shown
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import signal
 import stat
 import sys
 import termios
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from scripted import Script, answer_of
 from stage import stage
 
+from mlxspec.chat.records import MessageState
+from mlxspec.chat.store import Store
 from mlxspec.places import places
 from tests.terminal import Terminal
 
 BROKEN = (
     "import sys, tui.transcript; tui.transcript.Transcript.render_lines = lambda self, crop: 1 / 0; "
     "sys.argv = ['mlxspec', 'run']; from mlxspec.cli import main; main()"
+)
+STREAMING = (
+    "import sys; sys.path.insert(0, 'tests/tui'); from scripted import *; from tui.app import ChatApp; "
+    "from tui.launch import run_app; script = Script([answer_of('word ' * 40)], hang=20); "
+    "sys.exit(run_app(ChatApp(engine=lambda _: ScriptedEngine(script))))"
 )
 LEAVE_SCREEN, SHOW_CURSOR = "\x1b[?1049l", "\x1b[?25h"
 
@@ -34,6 +43,24 @@ def test_a_widget_that_raises_ends_the_app_with_a_sentence_and_a_log(home: Path)
     log = home / "data" / "mlxspec.log"
     assert "ZeroDivisionError" in log.read_text()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_app_with_the_answer_saved_and_the_terminal_as_it_was(sign: signal.Signals) -> None:
+    with Terminal(sys.executable, "-c", STREAMING) as terminal:
+        terminal.wait_for("sk anything")
+        terminal.type("go\r")
+        terminal.wait_for("word")
+        terminal.process.send_signal(sign)
+        assert terminal.wait() == 128 + sign
+    assert LEAVE_SCREEN in terminal.screen
+    with closing(Store.open(places())) as store:
+        chat = store.last()
+        assert chat is not None
+        question, answer = store.path(chat.id)
+    assert question.content == "go"
+    assert answer.content.startswith("word")
+    assert answer.state is MessageState.STOPPED
 
 
 async def test_a_command_that_fails_is_a_notice_and_the_chat_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
