@@ -20,6 +20,9 @@ from mlxspec.errors import UnsupportedModel
 LAST = -1
 """The point after the final norm: what the output head reads. A point n >= 1 is behind layer n."""
 
+MOST_ROWS = 4096
+"""Rows that wait to be read at most: of a prompt of 100,000 tokens all would take hundreds of megabytes."""
+
 HINT = "Choose a draft that needs no hidden states, such as --draft lookup or a draft model."
 
 Note = Callable[[mx.array, Any], None]  # hears a call's first argument and what came of it
@@ -94,12 +97,11 @@ class HiddenStates:
 class HiddenRows:
     """The rows that a cache's passes left behind, by position, until somebody takes them.
 
-    Of a long prompt only the last `most` rows are kept.
+    Of a long prompt only the last `MOST_ROWS` are kept.
     """
 
-    def __init__(self, states: HiddenStates, *, most: int = 4096) -> None:
+    def __init__(self, states: HiddenStates) -> None:
         self.states = states
-        self._most = most
         self._parts: list[tuple[int, dict[int, mx.array]]] = []  # start, rows [n, width] by point
 
     def add(self, start: int) -> None:
@@ -107,7 +109,7 @@ class HiddenRows:
         self.cut(start)
         self._parts.append((start, {point: rows[0] for point, rows in self.states.rows.items()}))
         self.states.rows = {}
-        while len(self._parts) > 1 and self._end - self._parts[1][0] >= self._most:
+        while len(self._parts) > 1 and self._end - self._parts[1][0] >= MOST_ROWS:
             del self._parts[0]
 
     def cut(self, length: int) -> None:

@@ -109,7 +109,7 @@ class EarlyExit:
 
     def reset(self, tokens: Sequence[int], sampler: Sampler, cancelled: Callable[[], bool]) -> None:
         """Begin an answer to `tokens`."""
-        self._rows.keep(common_prefix(self._tokens, tokens))
+        self._rows.keep(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
         self._tokens = list(tokens)
         self._sampler = sampler
         self._cancelled = cancelled
@@ -120,19 +120,16 @@ class EarlyExit:
             self._rows.hear(start, rows[self._point])
 
     def offer(self) -> Option:
-        """Guesses, if a token waits to be read and the adapter knows all before it."""
-        length = self._target.length if self._target is not None else len(self._tokens)
-        able = length < len(self._tokens)
-        if self._adapter is not None:
-            able = able and length <= self._rows.end < len(self._tokens)
+        """Guesses, if the adapter knows all tokens before the pending one."""
+        able = self._adapter is None or self._rows.end == len(self._tokens) - 1
         return Option(self.name, max_k=MOST_GUESSES if able else 0, catch_up=self._rows.waiting)
 
     def propose(self, k: int) -> Proposal | None:
         """`k` guesses; None when cancelled while the adapter reads, or where its rows are missing."""
         assert self._sampler is not None, "reset comes before propose"
+        assert self._target is not None, "attach comes before propose"
         if self.offer().max_k == 0 or not self._rows.read_into(self._adapted, self._read, self._cancelled):
             return None
-        assert self._target is not None
         guesses = Guesses(self._sampler, self._tokens, self._ids)
         with borrowed(self._target.layers[: self._lent]) as layers:
             given = mx.array(self._tokens[self._target.length :], mx.uint32)

@@ -112,7 +112,7 @@ class Head:
         common = common_prefix(self._tokens, tokens)
         if common <= self._rows.read:
             self._last = None
-        self._rows.keep(common)
+        self._rows.keep(min(common, len(tokens) - 1))
         self._tokens = list(tokens)
         self._sampler = sampler
         self._cancelled = cancelled

@@ -38,7 +38,8 @@ class SelfChat:
     def __init__(self, target: LoadedModel, *, seed: int, given: Sequence[Ids] = ()) -> None:
         self._target = target
         self._seed = seed
-        self._given = list(given)
+        self._room = target.context_tokens // 2  # tokens of a prompt, and as many of an answer
+        self._given = [prompt for prompt in given if len(prompt) <= self._room]
         self._chats = has_chat_template(target.tokenizer)
 
     def fill(
@@ -109,6 +110,7 @@ class SelfChat:
     ) -> Iterator[tuple[int, list[int]]]:
         """(index of the prompt, ids of its continuation), as they are done."""
         mx.random.seed(rng.getrandbits(32))
+        max_tokens = min(max_tokens, self._room)
         ends = self._target.eos_ids if ends is None else ends
 
         def sample(logprobs: mx.array) -> mx.array:
