@@ -6,12 +6,15 @@ on all of them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from unittest.mock import patch
+
+import mlx.core as mx
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.decoding.proposal import Drafter, Proposal
@@ -20,6 +23,9 @@ from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.lookahead import Lookahead
 from mlxspec.drafters.lookup import Lookup
+from mlxspec.drafters.translated_draft import TranslatedDraft
+from mlxspec.drafters.translation import Tongue, Translation
+from mlxspec.drafters.trimmed_head import trim_head
 from mlxspec.errors import UnsupportedCache
 from tests import tiny_models
 from tests.answers import (
@@ -35,6 +41,8 @@ from tests.answers import (
     sampler_of,
     some_prompt,
 )
+from tests.fakes import LetterTokenizer
+from tests.tiny_models import VOCAB
 
 SHORT = 6
 """Tokens of an answer that is run once for every place where it can fail."""
@@ -86,11 +94,49 @@ def _lookahead(_subject: Subject) -> list[Drafter]:
     return [Lookahead(copies), copies]
 
 
+class Renamed:
+    """A model that calls token i by the number `names[i]`."""
+
+    def __init__(self, model: Any, names: list[int]) -> None:
+        self._model = model
+        self._names = mx.array(names)
+        self._ids = mx.argsort(self._names)
+
+    def __call__(self, tokens: mx.array, cache: Any) -> mx.array:
+        logits: mx.array = self._model(self._ids[tokens], cache=cache)[..., self._ids]
+        return logits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+def translated(model: Any) -> TranslatedDraft:
+    """A draft that knows the tokens by other numbers."""
+    names = [(7 * i + 3) % VOCAB for i in range(VOCAB)]
+    letters = [chr(0x4E00 + i) for i in range(VOCAB)]
+    renamed = [letters[names.index(i)] for i in range(VOCAB)]
+    tongues = [Tongue(LetterTokenizer("".join(order)), frozenset()) for order in (letters, renamed)]
+    # The module's name tells how a cache has to be treated.
+    own_kind = type("Renamed", (Renamed,), {"__module__": type(model).__module__})
+    draft = DraftModel(own_kind(model, names))
+    return TranslatedDraft(draft, Translation(*tongues), vocab_size=VOCAB, context_tokens=1000)
+
+
+def _trimmed(subject: Subject) -> list[Drafter]:
+    draft = copy.deepcopy(subject.erring)
+    ids = mx.arange(0, VOCAB, 2)
+    trim_head(draft, ids)
+    return [DraftModel(draft, ids=ids)]
+
+
 DRAFTS: dict[str, Callable[[Subject], list[Drafter]]] = {
     "erring": lambda subject: [DraftModel(subject.erring)],
     "itself": lambda subject: [DraftModel(subject.model)],
     "lookup": lambda _: [Lookup()],
     "lookahead": _lookahead,
+    "translated": lambda subject: [translated(subject.erring)],
+    "translated itself": lambda subject: [translated(subject.model)],
+    "trimmed": _trimmed,
 }
 """Who drafts for a subject: a draft that is the target itself is always right."""
 
@@ -114,7 +160,7 @@ def check_target(subject: Subject, *, draft: str, k: int, temperature: float, to
     )
     what = f"target with {draft}, k {k}, temperature {temperature:.0f}"
     check_equal(subject, given.ids, temperature=temperature, what=what)
-    if draft == "itself":
+    if draft in ("itself", "translated itself"):
         assert given.accepted == given.proposed > 0, f"{what}: {given.accepted} of {given.proposed} accepted"
     return given
 

@@ -88,6 +88,29 @@ class WordTokenizer(ByteTokenizer):
         return self.words[ids] if ids < len(self.words) else None
 
 
+class LetterTokenizer(ByteTokenizer):
+    """Token i is the letter `letters[i]`; no token is special, and none ends the answer."""
+
+    def __init__(self, letters: str) -> None:
+        super().__init__()
+        self.letters = letters
+        self.vocab_size = len(letters)
+        self.eos_token_ids = set()
+
+    def encode(self, text: str, **_options: bool) -> list[int]:
+        """An id a letter; letters that it does not know are left out."""
+        return [self.letters.index(letter) for letter in text if letter in self.letters]
+
+    def decode(self, token_ids: list[int], skip_special_tokens: bool = False, **_options: bool) -> str:
+        """The letters, joined."""
+        del skip_special_tokens
+        return "".join(self.letters[i] for i in token_ids)
+
+    def convert_ids_to_tokens(self, ids: int) -> str | None:
+        """The letter itself."""
+        return self.letters[ids] if ids < len(self.letters) else None
+
+
 # ---------------------------------------------------------------- the table model
 
 

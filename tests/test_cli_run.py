@@ -148,6 +148,26 @@ def test_without_options_everything_is_left_to_the_engine(program: Program) -> N
     assert [message.role for message in program.asked.messages] == ["user"]
 
 
+@pytest.mark.parametrize(
+    ("options", "draft"),
+    [
+        (["--draft", "qwen-0.5b", "--translate"], "qwen-0.5b --translate"),
+        (["--draft", "qwen-0.5b", "--draft-vocab", "8192"], "qwen-0.5b --draft-vocab 8192"),
+        (["--translate"], "auto --translate"),
+        (["--draft", "lookahead"], "lookahead"),
+    ],
+)
+def test_the_options_of_a_draft_go_with_its_name(options: list[str], draft: str, program: Program) -> None:
+    program("run", "Hi", *options)
+    assert program.load == LoadRequest(draft=draft)
+
+
+@pytest.mark.parametrize("rows", ["0", "-3", "many", ""])
+def test_a_draft_of_no_tokens_is_wrong_usage(rows: str, program: Program) -> None:
+    assert program("run", "Hi", "--draft", "qwen-0.5b", "--draft-vocab", rows) == 2
+    assert "--draft-vocab cannot be" in program.err
+
+
 def test_options_reach_the_engine(program: Program) -> None:
     program(
         *("run", "Hi", "--target", "qwen-7b", "--draft", "none", "--context", "2048", "--kv-bits", "4"),

@@ -77,6 +77,19 @@ def test_what_needs_no_model_changes_no_id(name: str, draft: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_draft_of_other_tokens_that_is_the_target_is_always_right(name: str) -> None:
+    check_target(subject(name), draft="translated itself", k=4, temperature=0.0, tokens=8)
+
+
+@pytest.mark.parametrize("draft", ["translated", "trimmed"])
+@pytest.mark.parametrize("name", FEW)
+def test_drafts_of_other_vocabularies_change_no_id(name: str, draft: str) -> None:
+    for temperature in (0.0, 1.0):
+        given = check_target(subject(name), draft=draft, k=4, temperature=temperature, tokens=20)
+        assert 0 < given.accepted < given.proposed
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_architecture_drafts_for_another_one(name: str) -> None:
     check_draft(subject(name), subject("llama"), k=3, temperature=1.0, tokens=8)
 
@@ -91,13 +104,13 @@ def test_later_turns_equal_cold_runs_and_reuse_what_was_read(name: str) -> None:
     assert check_turns(subject(name), tokens=9)[0] > 0
 
 
-@pytest.mark.parametrize("draft", ["erring", "lookahead"])
+@pytest.mark.parametrize("draft", ["erring", "lookahead", "translated"])
 @pytest.mark.parametrize("name", FEW)
 def test_the_answer_after_any_failure_is_a_fresh_one(name: str, draft: str) -> None:
     check_failures(subject(name), draft=draft, tokens=3)
 
 
-@pytest.mark.parametrize("draft", ["erring", "lookahead"])
+@pytest.mark.parametrize("draft", ["erring", "lookahead", "translated"])
 @pytest.mark.parametrize("name", FEW)
 def test_the_answer_after_one_that_was_left_is_a_fresh_one(name: str, draft: str) -> None:
     assert check_closed(subject(name), draft=draft) == 6

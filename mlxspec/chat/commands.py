@@ -107,7 +107,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "draft",
-        "Choose what guesses: a model, lookup, auto or none",
+        "Choose what guesses: a model, lookup, lookahead, auto or none",
         MODELS,
         Takes.MAYBE,
         "[NAME]",

@@ -34,7 +34,7 @@ def audit(
         str,
         typer.Option(
             metavar="NAME",
-            help="Its draft: a name, auto or lookup; 3bit or layers:N make one of the target.",
+            help="Its draft: a name, auto, lookup or lookahead; 3bit or layers:N make one of the target.",
             autocompletion=draft_names,
         ),
     ] = "auto",

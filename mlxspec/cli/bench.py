@@ -44,8 +44,10 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A draft: a name, auto, lookup, none; several with commas, or given again. Where no draft "
-            "exists, for measuring only: 3bit (the target rounded to 3 bits), layers:N (its first N layers).",
+            help="A draft: a name, auto, lookup, lookahead, exit:N, none; several with commas, or given "
+            "again. A model may have options behind it: 'NAME --draft-vocab 8192', 'NAME --translate'. Where "
+            "no draft exists, for measuring only: 3bit (the target rounded to 3 bits), layers:N (its first "
+            "N layers).",
             autocompletion=draft_names,
         ),
     ] = None,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mlxspec.drafters.choice import WORDS
+
 
 def model_names(incomplete: str) -> list[str]:
     """Names of models.toml that begin so; none when it cannot be read."""
@@ -12,7 +14,7 @@ def model_names(incomplete: str) -> list[str]:
 
 def draft_names(incomplete: str) -> list[str]:
     """The same, with the words that are no model."""
-    return _names(incomplete, ("auto", "lookup", "none"))
+    return _names(incomplete, WORDS)
 
 
 def _names(incomplete: str, words: Sequence[str] = ()) -> list[str]:

@@ -38,7 +38,7 @@ def doctor(
         str,
         typer.Option(
             metavar="NAME",
-            help="Its draft: a name, auto (the one in models.toml), lookup, none.",
+            help="Its draft: a name, auto (the one in models.toml), lookup, lookahead, none.",
             autocompletion=draft_names,
         ),
     ] = "auto",
@@ -80,7 +80,8 @@ def _calibrate(pair: Pair, where: Places) -> None:
     Raises: NotOnDisk when a model is missing, IncompatiblePair when the draft cannot serve.
     """
     from mlxspec.cli.lab_progress import LabProgress
-    from mlxspec.drafters.drafting import DraftChoice, Workshop
+    from mlxspec.drafters.choice import DraftChoice
+    from mlxspec.drafters.drafting import Workshop
     from mlxspec.drafters.loading import made, understood
     from mlxspec.engine.pace import find_pace, forget_pace
     from mlxspec.engine.pair import MEASURING
@@ -101,7 +102,7 @@ def _calibrate(pair: Pair, where: Places) -> None:
         progress.event(Loading(spec.name))
         target = load_model(spec.name, folder)
         workshop = Workshop(target, spec, load_registry(where), where, progress.event)
-        drafting = made(understood(DraftChoice(pair.drafter), workshop), workshop)
+        drafting = made(understood(DraftChoice.parse(pair.drafter), workshop), workshop)
         forget_pace(target, drafting, where)
         find_pace(
             target,

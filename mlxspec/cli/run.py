@@ -36,9 +36,15 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The model that guesses; or auto, lookup, none. [default: auto]",
+            help="The model that guesses; or auto, lookup, lookahead, exit:N, none. [default: auto]",
             autocompletion=draft_names,
         ),
+    ] = None,
+    translate: Annotated[
+        bool, typer.Option("--translate", help="Let a draft with another tokenizer guess, by its text.")
+    ] = False,
+    draft_vocab: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens that the draft model weighs. [default: all]")
     ] = None,
     num_draft: Annotated[
         str | None, typer.Option(metavar="N", help="Guesses a round, or auto. [default: auto]")
@@ -110,7 +116,7 @@ def run(
         }
         setup = Setup(
             target=target,
-            draft=draft,
+            draft=run_options.draft(draft, translate=translate, vocab=draft_vocab),
             context=run_options.whole_number("context", context),
             kv_bits=run_options.kv_bits(kv_bits),
             datastore=not no_datastore,

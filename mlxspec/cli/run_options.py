@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mlxspec.chat.conversation import Message
 from mlxspec.chat.parameters import PARAMETERS
+from mlxspec.drafters.choice import AUTO, DraftChoice, rows_kept
 from mlxspec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,6 +94,15 @@ def parsed(options: Mapping[str, str | None], stops: Sequence[str] = ()) -> dict
     if stops:
         values["stop"] = tuple(stops)
     return values
+
+
+def draft(name: str | None, *, translate: bool, vocab: str | None) -> str | None:
+    """What `--draft` and its options mean together, None when none was given. Raises UsageError."""
+    if name is None and not translate and vocab is None:
+        return None
+    choice = DraftChoice.parse(name or AUTO)
+    rows = choice.vocab if vocab is None else rows_kept(vocab)
+    return str(DraftChoice(choice.name, choice.translate or translate, rows))
 
 
 def whole_number(option: str, text: str | None) -> int | None:

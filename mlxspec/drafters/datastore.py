@@ -124,6 +124,19 @@ class Datastore:
             self._seen[key] = found
         return found
 
+    def frequencies(self) -> dict[int, int]:
+        """How often each token was learnt; empty when nothing was, or when the file cannot be read."""
+        self.begin()
+        if self._file is None:
+            return {}
+        try:
+            counts = self._file.frequencies()
+        except (ForeignFile, sqlite3.Error) as error:
+            self._close_file()
+            self._give_up(error)
+            return {}
+        return {token: count for token, count in counts.items() if token < self._vocab_size}
+
     def rest(self) -> None:
         """Nothing is looked up for now."""
         if self._file is not None:

@@ -8,28 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mlxspec.decoding.proposal import Drafter
+from mlxspec.drafters.choice import LOOKUP as LOOKUP
+from mlxspec.drafters.choice import DraftChoice
 from mlxspec.drafters.datastore import Datastore
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.events import Event
 from mlxspec.models.loading import LoadedModel
 from mlxspec.models.registry import ModelSpec, Registry
 from mlxspec.places import Places
-
-NONE = "none"
-LOOKUP = "lookup"
-LOOKAHEAD = "lookahead"
-AUTO = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class DraftChoice:
-    """What a user asks for.
-
-    Attributes:
-        name: a word or a pattern of `loading.KINDS`, or the name of a model.
-    """
-
-    name: str = AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +48,7 @@ class Order:
 
     Attributes:
         kind: a key of `loading.KINDS`.
-        name: what to call the draft.
+        name: what to call the draft, without the options of the choice.
         argument: what stands behind the colon: "8" of exit:8.
         folder: its files; None for a kind that needs none.
         config: the folder's mlxspec_draft.json; empty where there is none.
@@ -78,10 +64,16 @@ class Order:
     automatic: bool = False
 
     @property
+    def text(self) -> str:
+        """The name with its options, as it may be asked for again."""
+        return str(self.choice.named(self.name))
+
+    @property
     def key(self) -> tuple[str, ...]:
         """Orders with one key make the same drafters: those in memory may stay."""
         files = () if self.folder is None else (str(self.folder.resolve()), _state_of(self.folder))
-        return (self.kind, self.argument, *files)
+        options = (str(self.choice.named("")),) if self.choice.for_models_only else ()
+        return (self.kind, self.argument, *files, *options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +81,7 @@ class Drafting:
     """Who drafts for a target.
 
     Attributes:
-        name: what to call it: the draft model's name, "lookup", "none" and so on.
+        name: what to call it: the draft model's name with its options, "lookup", "none" and so on.
         drafters: all that serve an answer; none means plain decoding.
         model: the draft model, where there is one of its own.
         steps: by the name of a drafter whose guesses cost something, a call that measures the seconds of

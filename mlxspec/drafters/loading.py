@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlxspec.drafters.drafting import AUTO, LOOKAHEAD, LOOKUP, NONE, DraftChoice, Drafting, Order, Workshop
+from mlxspec.drafters.choice import AUTO, LOOKAHEAD, LOOKUP, NONE, DraftChoice
+from mlxspec.drafters.drafting import Drafting, Order, Workshop
 from mlxspec.drafters.lookahead import Lookahead
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.drafters.model_maker import make_model
+from mlxspec.drafters.trained_maker import make_exit, make_trained
 from mlxspec.errors import BrokenModel, UsageError
 from mlxspec.events import Notice
 from mlxspec.models import sources
@@ -66,6 +68,10 @@ KINDS: dict[str, Kind] = {
     ),
     LOOKAHEAD: Kind(make_lookahead, LOOKAHEAD, "what the target said behind wrong guesses, with copies"),
     NONE: Kind(lambda order, _: Drafting(NONE, key=order.key), NONE, "no guesses: plain decoding"),
+    "exit": Kind(make_exit, "exit:N", "the target's own first N layers; for models made for it"),
+    "head": Kind(make_trained),
+    "medusa": Kind(make_trained),
+    "tiny": Kind(make_trained),
     MODEL: Kind(make_model),
 }
 
@@ -75,9 +81,9 @@ def words() -> tuple[str, ...]:
     return (AUTO, *(kind.word for kind in KINDS.values() if kind.word))
 
 
-def names_a_model(name: str) -> bool:
-    """Whether a draft of this name is a model or a folder, and not a word of the table. Raises UsageError."""
-    return name != AUTO and _worded(DraftChoice(name)) is None
+def names_a_model(choice: DraftChoice) -> bool:
+    """Whether this draft is a model or a folder, and not a word of the table. Raises UsageError."""
+    return choice.name != AUTO and _worded(choice) is None
 
 
 def understood(choice: DraftChoice, workshop: Workshop) -> Order:
@@ -104,6 +110,8 @@ def understood(choice: DraftChoice, workshop: Workshop) -> Order:
             f"{folder / DRAFT_FILE} has the kind {kind!r}, which is not known.",
             hint="Use a newer version of mlxspec, or another draft.",
         )
+    if kind != MODEL and not automatic:
+        _refuse_options(choice)
     return Order(kind, spec.name, choice, folder=folder, config=config, automatic=automatic)
 
 
@@ -117,7 +125,7 @@ def kept(drafting: Drafting, order: Order, workshop: Workshop) -> Drafting:
     for drafter in drafting.drafters:
         if isinstance(drafter, Lookup):
             drafter.datastore = workshop.datastore
-    return replace(drafting, name=order.name)
+    return replace(drafting, name=order.text)
 
 
 def automatic_draft(workshop: Workshop) -> ModelSpec | None:
@@ -165,6 +173,7 @@ def _worded(choice: DraftChoice) -> Order | None:
         if kind.pattern is None:
             continue
         if match := kind.pattern.fullmatch(choice.name):
+            _refuse_options(choice)
             return Order(name, choice.name, choice, argument=match[1])
         word, colon, _ = kind.word.partition(":")
         if colon and choice.name.partition(":")[0] == word:
@@ -174,13 +183,24 @@ def _worded(choice: DraftChoice) -> Order | None:
     return None
 
 
-def meant_by(name: str, target: ModelSpec, registry: Registry, places: Places) -> str:
-    """The name of what `name` stands for, without a model in memory: auto becomes a draft or lookup.
+def meant_by(text: str, target: ModelSpec, registry: Registry, places: Places) -> str:
+    """What a draft's text stands for, without a model in memory: auto becomes a draft or lookup.
 
     Raises:
         UnknownModel, UsageError: it means nothing.
     """
-    if name == AUTO:
+    choice = DraftChoice.parse(text)
+    if choice.name == AUTO:
         spec = registry.draft_of(target)
-        return LOOKUP if spec is None or draft_folder(spec, places) is None else spec.name
-    return registry.resolve(name).name if names_a_model(name) else name
+        return LOOKUP if spec is None or draft_folder(spec, places) is None else str(choice.named(spec.name))
+    if names_a_model(choice):
+        registry.resolve(choice.name)
+    return str(choice)
+
+
+def _refuse_options(choice: DraftChoice) -> None:
+    if choice.for_models_only:
+        raise UsageError(
+            f"{choice.name} cannot have {choice.for_models_only}.",
+            hint="It is for a draft model: give --draft with the name or folder of one.",
+        )

@@ -14,7 +14,9 @@ KEYS = 1 << 63
 MOST_FOLLOWERS = 16  # kept of a context: rarer ones are never the likeliest
 
 _MASK = KEYS - 1
-_LOW = (1 << 32) - 1
+LOW = (1 << 32) - 1
+"""These bits of a key are 0 exactly where the context is one token."""
+
 _PAIR = struct.Struct("<II")
 
 
@@ -23,16 +25,16 @@ def context_keys(context: Sequence[int]) -> list[int]:
     if not context:
         return []
     last = (context[-1] + 1) * 0x9E37_79B9_7F4A_7C15 & _MASK
-    keys = [last & ~_LOW]
+    keys = [last & ~LOW]
     if len(context) == 1:
         return keys
     mixed = (last ^ (context[-2] + 1) * 0x5851_F42D_4C95_7F2D) & _MASK
-    page = mixed & ~_LOW
+    page = mixed & ~LOW
     keys.append(page | 1)
     for token in reversed(context[-MAX_ORDER:-2]):
         mixed = (mixed ^ (token + 1)) * 0x5851_F42D_4C95_7F2D & _MASK
         mixed ^= mixed >> 29
-        keys.append(page | mixed & _LOW)
+        keys.append(page | mixed & LOW)
     return keys
 
 
@@ -44,13 +46,13 @@ def packed(counts: Mapping[int, int]) -> int | bytes:
     if len(counts) == 1:
         ((token, count),) = counts.items()
         return (min(count, 1 << 30) - 1) << 32 | token
-    return b"".join(_PAIR.pack(token, min(count, _LOW)) for token, count in counts.items())
+    return b"".join(_PAIR.pack(token, min(count, LOW)) for token, count in counts.items())
 
 
 def unpacked(stored: object) -> dict[int, int]:
     """The counts; none where it is not what `packed` makes: a guess is lost and no more."""
     if isinstance(stored, int):
-        return {stored & _LOW: (stored >> 32) + 1} if stored >= 0 else {}
+        return {stored & LOW: (stored >> 32) + 1} if stored >= 0 else {}
     if isinstance(stored, bytes) and len(stored) % _PAIR.size == 0:
         return dict(_PAIR.iter_unpack(stored))
     return {}

@@ -16,7 +16,8 @@ from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.sampling import SamplingParams
 from mlxspec.decoding.target import TargetState
 from mlxspec.drafters.datastore import Datastore, datastore_path
-from mlxspec.drafters.drafting import NONE, DraftChoice, Drafting, Workshop
+from mlxspec.drafters.choice import NONE, DraftChoice
+from mlxspec.drafters.drafting import Drafting, Workshop
 from mlxspec.drafters.loading import kept, made, understood
 from mlxspec.engine.answer import Answer
 from mlxspec.engine.job import Job
@@ -139,7 +140,7 @@ class Pair:
         workshop = Workshop(
             self._target, target, registry, self._places, job.emit, job.cancelled, self._datastore
         )
-        order = understood(DraftChoice(request.draft), workshop)
+        order = understood(DraftChoice.parse(request.draft), workshop)
         if order.key == self._drafting.key:
             self._drafting = kept(self._drafting, order, workshop)
             return

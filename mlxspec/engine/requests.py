@@ -16,7 +16,8 @@ class LoadRequest:
 
     Attributes:
         target: a name in models.toml, a folder or a Hub repo id; None for models.toml's default.
-        draft: as `target`, or "auto", "lookup", "none".
+        draft: as `target`, or "auto", "lookup", "lookahead", "exit:N", "none"; a model's options may stand
+            behind it: "NAME --translate --draft-vocab 8192".
         context: most tokens of prompt and answer together; None for what the model was made for.
         kv_bits: 4 or 8 to quantise the target's cache.
         datastore: guess from earlier answers too, and learn from these; the user's settings may still say no.

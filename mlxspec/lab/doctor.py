@@ -6,15 +6,12 @@ and their names say. Every finding says what to do about it, if there is anythin
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mlxspec.decoding.cache import PromptCache
-from mlxspec.drafters.drafting import AUTO, LOOKUP, NONE
+from mlxspec.drafters.choice import AUTO, LOOKUP, NONE, DraftChoice
 from mlxspec.drafters.loading import names_a_model
 from mlxspec.errors import ModelError, UsageError
 from mlxspec.lab.machine import Finding, Level
@@ -23,9 +20,10 @@ from mlxspec.models import sources
 from mlxspec.models.budget import Budget, ModelSize, estimate, largest_context
 from mlxspec.models.compatibility import incompatibility
 from mlxspec.models.device import dequantise_on_this_device, memory_bytes
+from mlxspec.models.known_size import known_size
 from mlxspec.models.loading import LoadedModel, load_model
 from mlxspec.models.model_limits import context_tokens
-from mlxspec.models.registry import ModelSpec, PackageSource, Registry, RepoSource
+from mlxspec.models.registry import ModelSpec, Registry
 from mlxspec.places import Places
 
 DEFAULT_CONTEXT = 4096
@@ -195,10 +193,11 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
     """
     spec = registry.resolve(target or registry.default_target)
     draft_spec = None
-    if draft == AUTO:
+    choice = DraftChoice.parse(draft)
+    if choice.name == AUTO:
         draft_spec = registry.draft_of(spec)
-    elif names_a_model(draft):
-        draft_spec = registry.resolve(draft)
+    elif names_a_model(choice):
+        draft_spec = registry.resolve(choice.name)
     facts = ModelFacts.of(spec, where)
     draft_facts = None if draft_spec is None else ModelFacts.of(draft_spec, where)
     longest = facts.context_tokens
@@ -207,43 +206,22 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
         raise UsageError(f"--context cannot be {context} here.", hint=f"Give a number from 1{most}.")
     tokens = context or min(DEFAULT_CONTEXT, longest or DEFAULT_CONTEXT)
     reason = None
-    if draft_facts and draft_facts.loaded and facts.loaded:
+    if draft_facts and draft_facts.loaded and facts.loaded and not choice.translate:
         reason = incompatibility(facts.loaded, draft_facts.loaded)
     budget, largest = _budget(facts, draft_facts, tokens)
+    wordy = LOOKUP if choice.name == AUTO else choice.name
     return Pair(
         target=facts,
         draft=draft_facts,
-        drafter=NONE if draft == NONE else LOOKUP if draft_spec is None else draft_spec.name,
+        drafter=str(choice.named(draft_spec.name)) if draft_spec else wordy,
         reason=reason,
         context=tokens,
         budget=budget,
         largest=largest,
         prediction=None
-        if draft == NONE
+        if choice.name == NONE
         else Prediction.of(spec.name, _size_ratio(facts, draft_facts), where),
     )
-
-
-def known_size(spec: ModelSpec, folder: Path | None) -> ModelSize | None:
-    """What the files say, or what the registry and the name say of a model that is not here."""
-    if folder is not None:
-        stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-        return ModelSize(_config(folder), stored)
-    if spec.download_gb is None:
-        return None
-    # Conversions carry their bits in their names: Qwen3-4B-4bit, SmolLM2-135M-Instruct.Q4_1.gguf.
-    name = {RepoSource: "repo", PackageSource: "file"}.get(type(spec.source), "path")
-    bits = re.search(r"(\d)-?bit|q(\d)_", str(getattr(spec.source, name)).lower())
-    config = {"quantization": {"bits": int(bits[1] or bits[2]), "group_size": 64}} if bits else {}
-    return ModelSize(config, int(spec.download_gb * 1e9))
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return config if isinstance(config, dict) else {}
 
 
 def _budget(target: ModelFacts, draft: ModelFacts | None, context: int) -> tuple[Budget | None, int | None]:

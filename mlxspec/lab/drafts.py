@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mlx.core as mx
@@ -20,11 +20,13 @@ import mlx.nn as nn
 from mlxspec.decoding.calibrate import measure_step
 from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.decoding.proposal import Drafter
+from mlxspec.drafters.choice import DraftChoice
 from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.draft_model import DraftModel
-from mlxspec.drafters.drafting import DraftChoice, Drafting, Workshop
+from mlxspec.drafters.drafting import Drafting, Workshop
 from mlxspec.drafters.first_layers import first_layers
 from mlxspec.drafters.loading import made, meant_by, understood
+from mlxspec.drafters.model_maker import trimmed
 from mlxspec.engine.pace import find_pace
 from mlxspec.engine.pair import MEASURING
 from mlxspec.errors import UsageError
@@ -109,12 +111,15 @@ def load_draft(
         UsageError: the target has not so many layers, or cannot do with some of them.
     """
     workshop = Workshop(target, asked.target, asked.registry, where, tell, datastore=datastore)
-    made_up = _made_up(name, target)
+    choice = DraftChoice.parse(name)
+    made_up = _made_up(choice.name, target)
     if made_up is None:
-        drafting = made(understood(DraftChoice(name), workshop), workshop)
+        drafting = made(understood(choice, workshop), workshop)
         model = drafting.model.model if drafting.model else None
     else:
-        drafter = DraftModel(made_up, context_tokens=target.context_tokens)
+        twin = replace(target, name=choice.name, model=made_up)
+        ids = None if choice.vocab is None else trimmed(twin, choice.vocab, workshop)
+        drafter = DraftModel(made_up, context_tokens=target.context_tokens, ids=ids)
         drafting, model = Drafting(name, (drafter, workshop.lookup())), made_up
     curve: VerifyCurve | None = None
     steps: dict[str, float] = {}
@@ -178,8 +183,9 @@ def _made_up(name: str, target: LoadedModel) -> nn.Module | None:
 
 
 def _meant(name: str, target: ModelSpec, registry: Registry, where: Places) -> str:
-    if name.startswith("layers:") and not FIRST_LAYERS.fullmatch(name):
+    choice = DraftChoice.parse(name)
+    if choice.name.startswith("layers:") and not FIRST_LAYERS.fullmatch(choice.name):
         raise UsageError(f"{name!r} is no draft.", hint="Give layers:N, such as layers:8.")
-    if name == THREE_BITS or FIRST_LAYERS.fullmatch(name):
-        return name
+    if choice.name == THREE_BITS or FIRST_LAYERS.fullmatch(choice.name):
+        return str(choice)
     return meant_by(name, target, registry, where)
