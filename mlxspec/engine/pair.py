@@ -15,8 +15,8 @@ from mlxspec.decoding.controller import Controller, FixedController
 from mlxspec.decoding.proposal import Drafter
 from mlxspec.decoding.sampling import SamplingParams
 from mlxspec.decoding.target import TargetState
-from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.choice import NONE, DraftChoice
+from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.drafting import Drafting, Workshop
 from mlxspec.drafters.loading import kept, made, understood
 from mlxspec.engine.answer import Answer
