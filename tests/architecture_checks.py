@@ -110,7 +110,7 @@ class Renamed:
         return getattr(self._model, name)
 
 
-def translated(model: Any) -> TranslatedDraft:
+def translated(model: Any, *, context_tokens: int = 1000) -> TranslatedDraft:
     """A draft that knows the tokens by other numbers."""
     names = [(7 * i + 3) % VOCAB for i in range(VOCAB)]
     letters = [chr(0x4E00 + i) for i in range(VOCAB)]
@@ -119,7 +119,7 @@ def translated(model: Any) -> TranslatedDraft:
     # The module's name tells how a cache has to be treated.
     own_kind = type("Renamed", (Renamed,), {"__module__": type(model).__module__})
     draft = DraftModel(own_kind(model, names))
-    return TranslatedDraft(draft, Translation(*tongues), vocab_size=VOCAB, context_tokens=1000)
+    return TranslatedDraft(draft, Translation(*tongues), vocab_size=VOCAB, context_tokens=context_tokens)
 
 
 def _trimmed(subject: Subject) -> list[Drafter]:
