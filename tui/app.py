@@ -159,6 +159,7 @@ class ChatApp(App[int]):
             call = parse(event.text)
         except MlxspecError as error:
             self.troubles.tell(error, kind="warning")
+            self.transcript.to_end()
             return
         text = self.composer.take().strip()
         self.composer.prompts.add(text)
@@ -213,7 +214,10 @@ class ChatApp(App[int]):
         """Do a command of the table."""
         if not self.begun:
             return
+        before = len(self.transcript.entries)
         self.troubles.safely(partial(self.actions.do, name))(argument)
+        if len(self.transcript.entries) > before:  # something was said, to be seen wherever the reader is
+            self.transcript.to_end()
         self.page.show_status()
 
     def action_key(self, name: str) -> None:

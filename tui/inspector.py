@@ -171,7 +171,9 @@ class Inspector(VerticalScroll, can_focus=True):
         found = self._rounds[self._at]
         self.border_title = "Why this token?"
         self.border_subtitle = f"round {self._at + 1} of {len(self._rounds)}"
-        why.update(round_text(found, self.palette, plain_s=plain_round_s(self._entry.reports)))
+        why.update(
+            round_text(found, self.palette, plain_s=plain_round_s(self._entry.reports, self._entry.stats))
+        )
         self._show_strip()
         self.scroll_home(animate=False)
         self.post_message(self.Moved(self._entry, found.number))

@@ -7,6 +7,7 @@ CSS = """
 .-wide #main { layout: horizontal; }
 .-wide Inspector { width: 52; height: 1fr; }
 .-short Inspector { height: 50%; border: none; border-top: solid $accent; }
+.-short Inspector #rounds { display: none; }
 .-short Composer { border: none; min-height: 1; max-height: 3; padding: 0; }
 .-short Suggestions { max-height: 3; }
 .-short StatusLine { padding: 0; }

@@ -17,17 +17,18 @@ from tui.wrapping import cut_to
 BAR_CELLS = 10
 UNSEEN_CELLS = 28
 TOKEN_CELLS = 16
+NO_TIME_S = 0.0001  # guessing that took less is not worth a word
 _FATES = {"kept": "✓", "rejected": "✗"}
-_OWN = {
-    Origin.RESAMPLED: "the target's word in its place",
-    Origin.BONUS: "the target's extra word",
-    Origin.PLAIN: "the target's word, nobody guessed",
+_OWN = {  # what is said of the target's own token
+    Origin.RESAMPLED: "put instead",
+    Origin.BONUS: "one more",
+    Origin.PLAIN: "unguessed",
 }
 
 
 def round_text(found: Round, palette: Palette, *, plain_s: float | None) -> Content:
     """What was guessed, what became of it, and what the round cost. `plain_s`: seconds of a plain round."""
-    lines = [_headline(found), Content("")]
+    lines = [_headline(found)]
     if found.guesses:
         known = any(guess.p is not None for guess in found.guesses)
         head = f"  {'guess':<{TOKEN_CELLS}} "
@@ -39,7 +40,7 @@ def round_text(found: Round, palette: Palette, *, plain_s: float | None) -> Cont
         if unseen := found.guesses[len(seen) :]:
             lines.append(_unseen_line(unseen))
     if found.next_text is not None and found.next_origin is not None:
-        lines += _own_lines(found, palette)
+        lines.append(_own_line(found, palette))
     elif found.guesses:
         lines.append(Content.styled("  the answer ended here", "$muted"))
     lines += [Content(""), *_cost(found, plain_s)]
@@ -81,7 +82,7 @@ def _unseen_line(guesses: Sequence[Guess]) -> Content:
     return Content.styled(f"· dropped with it: {cut_to(texts, UNSEEN_CELLS)}", "$muted")
 
 
-def _own_lines(found: Round, palette: Palette) -> list[Content]:
+def _own_line(found: Round, palette: Palette) -> Content:
     assert found.next_origin is not None
     assert found.next_text is not None
     style = _colour(palette, found.next_origin.value)
@@ -91,8 +92,8 @@ def _own_lines(found: Round, palette: Palette) -> list[Content]:
     line = Content.styled("→ ", style) + token
     if found.next_p is not None:
         line += Content.styled(f" {_bar(found.next_p)}", style.replace(" underline", ""))
-        line += Content(f" {_share(found.next_p)}")
-    return [line, Content.styled(f"  {_OWN[found.next_origin]}", "$muted")]
+        line += Content(f" {_share(found.next_p)} ")
+    return line + Content.styled(f" {_OWN[found.next_origin]}", "$muted")
 
 
 def _cost(found: Round, plain_s: float | None) -> list[Content]:
@@ -104,8 +105,8 @@ def _cost(found: Round, plain_s: float | None) -> list[Content]:
         ]
     lines = [Content(f"{found.tokens} {many} in {seconds(report.round_s)}")]
     if found.guesses:
-        split = f"guessing {seconds(report.draft_s)}, checking {seconds(report.verify_s)}"
-        lines.append(Content.styled(split, "$muted"))
+        guessing = f"guessing {seconds(report.draft_s)}, " if report.draft_s >= NO_TIME_S else ""
+        lines.append(Content.styled(f"{guessing}checking {seconds(report.verify_s)}", "$muted"))
         gain = saved_s(found, plain_s)
         if gain is not None and plain_s is not None:
             word = "saved" if gain >= 0 else "lost"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mlxspec.events import Origin, RoundReport, Tokens
 
@@ -65,10 +66,16 @@ def rounds_of(tokens: Sequence[Tokens], reports: Mapping[int, RoundReport]) -> l
     return [_round(number, groups[number], reports.get(number)) for number in sorted(groups)]
 
 
-def plain_round_s(reports: Mapping[int, RoundReport]) -> float | None:
-    """Seconds of a round without guesses in this answer, the middle one; None when there was none."""
+def plain_round_s(reports: Mapping[int, RoundReport], stats: Mapping[str, Any] | None) -> float | None:
+    """Seconds of a round without guesses in this answer, the middle one.
+
+    Where there was none, as known of this machine when the answer was made; else None.
+    """
     plain = [report.round_s for report in reports.values() if not report.guesses]
-    return statistics.median(plain) if plain else None
+    if plain:
+        return statistics.median(plain)
+    rate = stats.get("plain_tokens_per_s") if stats else None
+    return 1 / float(rate) if rate else None
 
 
 def saved_s(found: Round, plain_s: float | None) -> float | None:

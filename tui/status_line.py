@@ -15,6 +15,7 @@ from tui.shown import one_line
 SPARK_CELLS = 12
 METER_CELLS, METER_FROM = 6, 100  # the context's bar, and the width from which there is one
 NEARLY_FULL = 0.8
+PLAIN = 4  # the weight of the speed-up, from which on parts come in their order or not at all
 
 
 @dataclass(slots=True)
@@ -94,6 +95,8 @@ class StatusLine(Widget):
             if used + cells <= room:
                 chosen.append((place, content))
                 used += cells
+            elif part[0] >= PLAIN:
+                break  # what weighs less would not make up for it
         if not chosen and self._parts():
             return self._parts()[0][1].truncate(room, ellipsis=True)
         return Content(" · ").join(content for _, content in sorted(chosen, key=lambda item: item[0]))
@@ -111,7 +114,7 @@ class StatusLine(Widget):
         if s.tokens_per_s is not None:
             parts.append((2, Content.styled(f"{number(s.tokens_per_s)} tok/s", "$foreground")))
         if s.per_pass is not None or s.tokens_per_s is not None:
-            parts.append((4, Content(f"{times(s.speed_up)} plain")))
+            parts.append((PLAIN, Content(f"{times(s.speed_up)} plain")))
         if s.acceptance is not None:
             parts.append((5, Content(f"{percent(s.acceptance)} kept")))
         if s.per_pass is not None:

@@ -61,6 +61,17 @@ async def test_an_unknown_command_says_what_may_be_meant_and_keeps_the_text() ->
         assert s.app.composer.text == "/exprot x.md"
 
 
+@pytest.mark.parametrize("typed", ["/nonsense", "/k many", "/stats"])
+async def test_what_a_command_says_is_seen_wherever_the_reader_is(typed: str) -> None:
+    async with stage(Script([answer_of("line\n\n" * 80)])) as s:
+        await s.ask("x")
+        await s.press("ctrl+home")
+        before = s.screen
+        await s.send(typed)
+        assert s.app.transcript.following
+        assert s.screen != before
+
+
 async def test_a_path_is_no_command() -> None:
     async with stage() as s:
         await s.ask("/usr/bin is full")

@@ -29,7 +29,7 @@ async def test_keys_move_over_the_rounds_and_esc_gives_them_back() -> None:
         await s.ask("x")
         await s.press("ctrl+o", "right")
         assert "The draft guessed 3, 3 kept" in s.screen
-        assert "the target's extra word" in s.screen
+        assert "one more" in s.screen
         await s.press("down")
         assert "Lookup guessed 4, 2 kept" in s.screen
         await s.press("end")

@@ -137,10 +137,11 @@ def test_rounds_say_what_was_kept_and_what_replaced_the_rest() -> None:
 def test_what_a_round_saved_is_measured_against_plain_rounds_of_the_same_answer() -> None:
     tokens = list(tokens_of("one two three " * 8))
     reports = {n: report_of([t for t in tokens if t.round == n]) for n in {t.round for t in tokens}}
-    plain = plain_round_s(reports)
+    plain = plain_round_s(reports, None)
     assert plain == pytest.approx(0.04)
     assert saved_s(rounds_of(tokens, reports)[0], plain) == pytest.approx(3 * 0.04 - 0.06)
-    assert plain_round_s({0: reports[0]}) is None
+    assert plain_round_s({0: reports[0]}, None) is None
+    assert plain_round_s({0: reports[0]}, {"plain_tokens_per_s": 20.0}) == pytest.approx(0.05)
 
 
 def test_figures_say_what_is_unknown() -> None:
