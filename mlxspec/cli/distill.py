@@ -71,6 +71,10 @@ def distill(
     vocabulary: Annotated[
         int, typer.Option("--draft-vocab", metavar="N", help="Tokens that the draft can guess.")
     ] = 6144,
+    layers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="For exit: the target's layers before it. [default: one in eight]"),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the training in --out, with its options.")
     ] = False,
@@ -93,6 +97,7 @@ def distill(
         minutes=minutes,
         seed=seed,
         vocabulary=vocabulary,
+        layers=layers,
     )
     where = places()
     folder = out or Path(f"{target or _default_target(where)}-{kind}")

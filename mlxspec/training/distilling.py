@@ -27,7 +27,7 @@ from mlxspec.training.features import Features
 from mlxspec.training.held_out import HeldOut
 from mlxspec.training.outcome import Outcome, examine
 from mlxspec.training.self_chat import SelfChat
-from mlxspec.training.students import STUDENTS, Student, Teacher
+from mlxspec.training.students import KINDS, Student, Teacher, make_student
 from mlxspec.training.trainer import Plan, Report, Trainer
 from mlxspec.training.vocabulary import coverage, frequent_ids
 
@@ -46,11 +46,12 @@ class Wish:
 
     Attributes:
         target: a model's name; "" for the default.
-        kind: a key of `students.STUDENTS`.
+        kind: one of `students.KINDS`.
         corpus: a file of conversations; None for the target's own in the cache.
         tokens: tokens of answers that there should be; None for what the corpus has, or `TOKENS`.
         vocabulary: tokens that the output head covers.
         steps: of training; None for as many as `minutes` hold.
+        layers: of the target before an exit; None for a few.
         batch: conversations in a step.
         part_tokens: tokens that are in memory at once.
         bits: of the weights that are written.
@@ -64,6 +65,7 @@ class Wish:
     steps: int | None = None
     seed: int = 0
     vocabulary: int = 6144
+    layers: int | None = None
     batch: int = 4
     part_tokens: int = 2048
     learning_rate: float = 1e-3
@@ -125,7 +127,7 @@ def distill(
     )
     teacher = Teacher(target, ids)
     mx.random.seed(wish.seed)
-    student = STUDENTS[wish.kind](target, teacher)
+    student = make_student(wish.kind, target, teacher, layers=wish.layers)
     features = Features(_cache(target, where) / "rows", conversations, student.points, most=LONGEST)
     features.make(
         target.model, lambda done, total: ears.stage(Stage("reading the target's hidden states", done, total))
@@ -174,10 +176,10 @@ def _known(wish: Wish, out: Path, *, resume: bool) -> Wish:
                 f"There is a draft in {out} already, or one in training.",
                 hint="Go on with --resume, or give another --out.",
             )
-        if wish.kind not in STUDENTS:
+        if wish.kind not in KINDS:
             raise UsageError(
                 f"There is no kind {wish.kind!r} of draft to train.",
-                hint=f"Give --kind {', '.join(STUDENTS)}.",
+                hint=f"Give --kind {', '.join(KINDS)}.",
             )
         return wish
     try:

@@ -19,7 +19,10 @@ from mlxspec.training.batches import Batch
 from mlxspec.training.losses import Guess
 
 KINDS = ("tiny", "head", "medusa", "exit")
-HEAD_STEPS = 3  # guesses that a head is trained to make behind one another
+HEAD_STEPS = ((0.0, 1), (0.5, 2), (0.8, 3))
+"""From which share of the training on a head learns how many guesses behind one another: the first one
+counts most, and the others cost as much."""
+
 LATER_SHARE = 0.8  # weight of each further guess, that of the one before being 1
 MEDUSA_HEADS = 4
 EXIT_SHARE = 8  # one part in so many of the layers, at least two, run before an early exit
@@ -41,8 +44,11 @@ class Student(Protocol):
     module: nn.Module
     points: tuple[int, ...]
 
-    def guesses(self, batch: Batch) -> list[Guess]:
-        """What it would guess from every position, in the order of the guesses."""
+    def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
+        """What it would guess from every position, in the order of the guesses.
+
+        While training, `done` is the share of it that is over; some guesses are learnt later than others.
+        """
 
 
 class Teacher:
@@ -92,12 +98,13 @@ class HeadStudent:
         begin_as(self.module.layer, target.model.layers[-1])
         begin_norm(self.module.norm, states.norm)
 
-    def guesses(self, batch: Batch) -> list[Guess]:
+    def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
         """Guess s from position t: the token behind s more, the next token being known."""
         from mlxspec.training.unrolled import unrolled
 
         after = mx.concatenate([batch.tokens[:, 1:], batch.tokens[:, -1:]], axis=1)
-        made = unrolled(self.module, batch.rows[LAST], self._embed(after), HEAD_STEPS)
+        steps = max(steps for begin, steps in HEAD_STEPS if done >= begin)
+        made = unrolled(self.module, batch.rows[LAST], self._embed(after), steps)
         return [
             Guess(self._head(_from_origin(rows, step)), step + 1, LATER_SHARE**step)
             for step, rows in enumerate(made)
@@ -114,8 +121,9 @@ class MedusaStudent:
         self.config: dict[str, Any] = {"kind": "medusa", "width": width, "count": MEDUSA_HEADS, "point": LAST}
         self.module: nn.Module = MODULES["medusa"](self.config)
 
-    def guesses(self, batch: Batch) -> list[Guess]:
+    def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
         """Head i guesses the token i places behind the next one."""
+        del done
         return [
             Guess(self._head(rows), i, LATER_SHARE ** (i - 1))
             for i, rows in enumerate(self.module(batch.rows[LAST]), start=1)
@@ -127,7 +135,7 @@ class ExitStudent:
 
     def __init__(self, target: LoadedModel, teacher: Teacher, *, layers: int | None = None) -> None:
         count = len(target.model.layers)
-        layers = layers or max(2, count // EXIT_SHARE)
+        layers = min(max(2, count // EXIT_SHARE), count - 1) if layers is None else layers
         if not 0 < layers < count:
             raise UsageError(
                 f"There is no exit behind layer {layers} of {count}.",
@@ -149,8 +157,9 @@ class ExitStudent:
         begin_as(self.module, target.model.layers[-1])
         begin_norm(self.module.norm, states.norm)
 
-    def guesses(self, batch: Batch) -> list[Guess]:
+    def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
         """The token that the target's own row is about."""
+        del done
         return [Guess(self._head(self.module(batch.rows[self._point])), 0)]
 
 
@@ -186,17 +195,27 @@ class TinyStudent:
         self.module.model.embed_tokens.weight = narrow / mx.sqrt(mx.mean(narrow * narrow))
         self.module.lm_head.weight = narrow[ids]
 
-    def guesses(self, batch: Batch) -> list[Guess]:
+    def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
         """The token after each."""
+        del done
         return [Guess(self.module(batch.tokens), 0)]
 
 
-STUDENTS: Mapping[str, Callable[[LoadedModel, Teacher], Student]] = {
-    "tiny": TinyStudent,
-    "head": HeadStudent,
-    "medusa": MedusaStudent,
-    "exit": ExitStudent,
-}
+def make_student(kind: str, target: LoadedModel, teacher: Teacher, *, layers: int | None = None) -> Student:
+    """A student that has learnt nothing yet; `layers` are those before an exit, None for a few.
+
+    Raises:
+        UnsupportedModel: what it reads of the target cannot be reached.
+        UsageError: the target has not so many layers.
+    """
+    if kind == "exit":
+        return ExitStudent(target, teacher, layers=layers)
+    simple: Mapping[str, Callable[[LoadedModel, Teacher], Student]] = {
+        "tiny": TinyStudent,
+        "head": HeadStudent,
+        "medusa": MedusaStudent,
+    }
+    return simple[kind](target, teacher)
 
 
 def layer_shape(target: LoadedModel, width: int) -> dict[str, Any]:

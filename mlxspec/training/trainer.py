@@ -102,7 +102,7 @@ class Trainer:
         self._folder = folder
         self._tell = tell
         self.state = State(total=plan.steps or 0)
-        self._optimizer = optim.AdamW(plan.learning_rate, weight_decay=plan.weight_decay)
+        self._optimizer = optim.AdamW(plan.learning_rate, betas=[0.9, 0.95], weight_decay=plan.weight_decay)
         self._optimizer.init(student.module.trainable_parameters())
         self._loss = nn.value_and_grad(student.module, self._loss_of)
 
@@ -196,7 +196,9 @@ class Trainer:
         return loss / weight
 
     def _loss_of(self, batch: Any) -> mx.array:
-        return distribution_loss(self._student.guesses(batch), self._teacher.logits(batch), batch.weights)
+        done = self.state.step / self.state.total if self.state.total else 0.0
+        guesses = self._student.guesses(batch, done)
+        return distribution_loss(guesses, self._teacher.logits(batch), batch.weights)
 
     def _rate(self) -> float:
         """The learning rate of the coming step."""
