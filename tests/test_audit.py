@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_a_wrong_distribution_fails(models: Path, monkeypatch: pytest.MonkeyPatc
     def keeps_all(*args: Any, **options: Any) -> Any:
         judged = before(*args, **options)
         verdict = type(judged.verdict)(mx.array(1), judged.verdict.next_token)
-        return type(judged)(verdict, judged.sure, judged.p)
+        return replace(judged, verdict=verdict)
 
     monkeypatch.setattr(lab, "judge", keeps_all)
     assert not any(check.passed for check in audit.sampling(PROMPT, temperature=0.3))

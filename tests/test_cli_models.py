@@ -244,7 +244,7 @@ def test_rm_never_deletes_a_folder_of_ones_own(tmp_path: Path, capsys: pytest.Ca
 
 def test_completion_knows_the_names() -> None:
     assert "qwen-7b" in model_names("qwen-")
-    assert draft_names("lo") == ["lookup"]
+    assert draft_names("loo") == ["lookup", "lookahead"]
 
 
 def test_completion_keeps_quiet_about_a_broken_registry() -> None:
