@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlxspec.chat.commands import COMMANDS, Completion, Takes, command, complete, key_text
+from mlxspec.drafters.choice import WORDS
 from mlxspec.errors import UsageError
 from tui.answer import AnswerEntry
 from tui.answer_actions import AnswerActions
@@ -80,7 +81,7 @@ class Actions:
                 self._app.page.mark(entry)
                 self._app.action_command(action)
             case "load":
-                self._app.loader.load()
+                self._app.loader.load_again()
             case "models":
                 self._app.action_command("target")
             case _:
@@ -104,7 +105,7 @@ class Actions:
         return {
             "targets": models,
             "models": models,
-            "drafts": ["auto", "lookup", "none", *models],
+            "drafts": [*WORDS, *models],
             "themes": list(THEME_NAMES),
         }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlxspec.chat.commands import parse_setting
 from mlxspec.chat.parameters import PARAMETERS
+from mlxspec.drafters.choice import WORDS
 from mlxspec.errors import MlxspecError
 from tui.entry import NoticeEntry
 from tui.loader import download_text
@@ -159,7 +160,7 @@ class ModelActions:
 
         name = choice.id.removeprefix(TARGET).removeprefix(DRAFT)
         if choice.key == "ctrl+f":
-            if name not in ("auto", "lookup", "none"):
+            if name not in WORDS:
                 self.pull(name)
             return
         if choice.id.startswith(TARGET):

@@ -23,6 +23,7 @@ TARGET, DRAFT = "target:", "draft:"
 DRAFTERS = {
     "auto": "the target's own draft if it is on disk, with lookup; else lookup",
     "lookup": "copies from the chat; needs no second model",
+    "lookahead": "what the target said behind wrong guesses, and copies; needs no second model",
     "none": "no guesses: plain decoding",
 }
 
