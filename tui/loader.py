@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 BAR_CELLS = 24
 
 
+Models = tuple[str | None, str]  # target and draft as they were chosen
+
+
 class Loader:
-    """One load at a time; a second one follows the first.
+    """One load at a time; a second one replaces the first. After a failure the models before serve again.
 
     Attributes:
         doing: what is being fetched or loaded, "" for nothing.
@@ -33,6 +36,9 @@ class Loader:
         self.doing = ""
         self.loaded: Loaded | None = None
         self.ready = False
+        self._asked: Models = (None, "")
+        self._served: Models | None = None  # of the last load that succeeded
+        self._refused: Models | None = None  # of the last one that failed
         self._feed: Feed | None = None
         self._progress: NoticeEntry | None = None
 
@@ -53,6 +59,7 @@ class Loader:
     def load(self) -> None:
         """Have the chosen models in memory."""
         choices = self._app.choices
+        self._asked = (choices.target, choices.draft)
         if self._feed is not None:  # another wish replaces the one before
             self._feed.stop()
             self._feed.job.cancel()
@@ -62,6 +69,11 @@ class Loader:
         self._feed = Feed(self._app.engine.load(choices.load_request()), self._handle)
         self._app.run_worker(self._feed.run(), exit_on_error=True)
         self._app.page.show_status()
+
+    def load_again(self) -> None:
+        """Have in memory what could not be loaded."""
+        if self._refused is not None:
+            self._load(self._refused)
 
     def cancel(self) -> bool:
         """Stop fetching. False when nothing is being fetched."""
@@ -86,6 +98,7 @@ class Loader:
                     self._feed = None
                     self._put_progress_away()
                     self.doing, self.loaded, self.ready = "", event, True
+                    self._served = self._asked
                     collector.resume()
                     self._app.conversation.models_loaded(event)
                 case Failed():
@@ -128,6 +141,13 @@ class Loader:
             kind="error",
             actions=[("try again", "accent @load"), ("   ", ""), ("choose a model", "accent @models")],
         )
+        self._refused = self._asked
+        if self._served is not None and self._served != self._asked:
+            self._load(self._served)
+
+    def _load(self, models: Models) -> None:
+        self._app.choices.target, self._app.choices.draft = models
+        self.load()
 
 
 def source_text(where: Places, name: str) -> str:

@@ -163,6 +163,8 @@ async def test_a_draft_that_cannot_serve_says_why_and_the_chat_goes_on() -> None
         script.load = [failing("IncompatiblePair", "other cannot draft for tiny: token 7 differs")]
         await s.send("/draft other")
         await s.until(lambda: "token 7 differs" in s.screen)
+        await s.until(lambda: len(script.loads) == 3)
+        assert [load.draft for load in script.loads] == ["auto", "other", "auto"]  # the one before is back
         script.load = [Loaded("tiny", "lookup", "cpu", 0.1, 4096)]
         await s.send("/draft lookup")
         await s.until(lambda: "tiny + lookup" in s.status)
