@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mlxspec.decoding.proposal import Drafter
-from mlxspec.drafters.choice import LOOKUP as LOOKUP
 from mlxspec.drafters.choice import DraftChoice
 from mlxspec.drafters.datastore import Datastore
 from mlxspec.drafters.lookup import Lookup

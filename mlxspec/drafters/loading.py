@@ -44,12 +44,10 @@ class Kind:
     Attributes:
         make: brings it into memory.
         word: how `--draft` names it: "lookup", or "exit:N" with a number; "" when only folders are named.
-        about: what it does, for lists.
     """
 
     make: Callable[[Order, Workshop], Drafting]
     word: str = ""
-    about: str = ""
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
@@ -61,24 +59,15 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    LOOKUP: Kind(
-        lambda order, workshop: Drafting(LOOKUP, (workshop.lookup(),), key=order.key),
-        LOOKUP,
-        "copies from the chat; needs no second model",
-    ),
-    LOOKAHEAD: Kind(make_lookahead, LOOKAHEAD, "what the target said behind wrong guesses, with copies"),
-    NONE: Kind(lambda order, _: Drafting(NONE, key=order.key), NONE, "no guesses: plain decoding"),
-    "exit": Kind(make_exit, "exit:N", "the target's own first N layers; for models made for it"),
+    LOOKUP: Kind(lambda order, workshop: Drafting(LOOKUP, (workshop.lookup(),), key=order.key), LOOKUP),
+    LOOKAHEAD: Kind(make_lookahead, LOOKAHEAD),
+    NONE: Kind(lambda order, _: Drafting(NONE, key=order.key), NONE),
+    "exit": Kind(make_exit, "exit:N"),
     "head": Kind(make_trained),
     "medusa": Kind(make_trained),
     "tiny": Kind(make_trained),
     MODEL: Kind(make_model),
 }
-
-
-def words() -> tuple[str, ...]:
-    """What may be given as a draft beside the names of models: auto, lookup, none, exit:N and so on."""
-    return (AUTO, *(kind.word for kind in KINDS.values() if kind.word))
 
 
 def names_a_model(choice: DraftChoice) -> bool:

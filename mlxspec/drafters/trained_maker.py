@@ -13,9 +13,10 @@ from mlx.utils import tree_flatten
 from mlxspec.decoding.calibrate import measure_reader_step, measure_step
 from mlxspec.decoding.hidden import HINT, LAST, HiddenStates
 from mlxspec.decoding.proposal import TargetReader
+from mlxspec.drafters.choice import LOOKUP
 from mlxspec.drafters.datastore import vocabulary_hash
 from mlxspec.drafters.draft_model import DraftModel
-from mlxspec.drafters.drafting import LOOKUP, Drafting, Order, Workshop
+from mlxspec.drafters.drafting import Drafting, Order, Workshop
 from mlxspec.drafters.exit import EarlyExit, ExitAdapter, ExitCopy
 from mlxspec.drafters.first_layers import first_layers, lendable
 from mlxspec.drafters.head import Head, HeadLayer
