@@ -1,10 +1,11 @@
 """What watching costs: decoding speed in the app against `mlxspec run --json` to a file, default model.
 
-    python benchmarks/tui_decoding.py [--pairs 5] [--max-tokens 160] [--threads 1] [--draft lookup]
+    python benchmarks/tui_decoding.py [--pairs 5] [--max-tokens 120] [--threads 1] [--draft lookup] [--k 4]
 
-The same greedy answer is made both ways in turn; the app runs in a pseudo-terminal of 120 by 40.
-`--threads 1` leaves a core to the app on a machine with two; `--threads 2` keeps both busy. The speeds are
-those of the answers' own statistics.
+The same greedy answer is made both ways in turn, nothing being learnt from it; the app runs in a pseudo-
+terminal of 120 by 40. `--threads 1` leaves a core to the app on a machine with two; `--threads 2` keeps
+both busy. `--k` fixes the guesses of a round, so that every round has a proposal to be reported. The speeds
+are those of the answers' own statistics.
 
 Bar: with a core left to the app, 97 % of the speed without it.
 """
@@ -23,20 +24,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+SEED = "1"
 PROMPT = "Write a long story about a fox who learns to sail. Describe every day of the journey."
 
 
 def main() -> None:
     """Measure in pairs and print the medians."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--pairs", type=int, default=5)
-    arguments.add_argument("--max-tokens", type=int, default=160)
+    arguments.add_argument("--pairs", type=int, default=6)
+    arguments.add_argument("--max-tokens", type=int, default=120)
     arguments.add_argument("--threads", type=int, default=1)
     arguments.add_argument("--draft", default="lookup")
+    arguments.add_argument("--k", type=int)
+    arguments.add_argument("--temp", type=float)
     arguments.add_argument("--inside", help=argparse.SUPPRESS)
     asked = arguments.parse_args()
     if asked.inside:
-        _inside(asked.draft, asked.max_tokens, Path(asked.inside))
+        _inside(asked, Path(asked.inside))
         return
     with tempfile.TemporaryDirectory() as folder:
         home = os.environ.get("MLXSPEC_HOME", folder)
@@ -44,10 +48,10 @@ def main() -> None:
         environment = {"MLXSPEC_HOME": home, **threads}
         result = Path(folder) / "result.json"
         pairs = []
-        for _ in range(asked.pairs + 1):
-            alone = _to_a_file(asked.draft, asked.max_tokens, environment, folder)
-            watched = _in_the_app(asked, environment, result)
-            pairs.append((alone, watched))
+        for number in range(asked.pairs + 1):
+            watched = _in_the_app(asked, environment, result) if number % 2 else 0.0
+            alone = _to_a_file(asked, environment, folder)
+            pairs.append((alone, watched or _in_the_app(asked, environment, result)))
         del pairs[0]  # it fetches, converts and calibrates
     print(f"json_tokens_per_s    {statistics.median(alone for alone, _ in pairs):.2f}")
     print(f"app_tokens_per_s     {statistics.median(watched for _, watched in pairs):.2f}")
@@ -56,10 +60,20 @@ def main() -> None:
     print(f"load                 {os.getloadavg()[0]:.1f}")
 
 
-def _to_a_file(draft: str, max_tokens: int, environment: dict[str, str], folder: str) -> float:
+def _to_a_file(asked: argparse.Namespace, environment: dict[str, str], folder: str) -> float:
     program = Path(sys.executable).with_name("mlxspec")
     file = Path(folder) / "answer.jsonl"
-    options = ["--draft", draft, "--temp", "0", "--max-tokens", str(max_tokens)]
+    options = [
+        "--draft",
+        asked.draft,
+        "--seed",
+        SEED,
+        "--max-tokens",
+        str(asked.max_tokens),
+        "--no-datastore",
+    ]
+    for name, value in (("--num-draft", asked.k), ("--temp", asked.temp)):
+        options += [] if value is None else [name, str(value)]
     with file.open("w") as out:
         subprocess.run(
             [program, "run", "--json", *options, PROMPT],
@@ -81,12 +95,13 @@ def _in_the_app(asked: argparse.Namespace, environment: dict[str, str], result: 
         f"--inside={result}",
         f"--draft={asked.draft}",
         f"--max-tokens={asked.max_tokens}",
+        *(f"--{name}={value}" for name, value in (("k", asked.k), ("temp", asked.temp)) if value is not None),
     )
     Terminal(command, env=environment).wait(600)
     return float(json.loads(result.read_text())["tokens_per_s"])
 
 
-def _inside(draft: str, max_tokens: int, result: Path) -> None:
+def _inside(asked: argparse.Namespace, result: Path) -> None:
     from tui.answer import AnswerEntry
     from tui.app import ChatApp
     from tui.options import ChatOptions
@@ -104,8 +119,11 @@ def _inside(draft: str, max_tokens: int, result: Path) -> None:
             result.write_text(json.dumps(answer.stats))
             app.exit()
 
-    values: dict[str, object] = {"temperature": 0.0, "max_tokens": max_tokens}
-    app = Asking(ChatOptions(draft=draft, values=values))
+    values: dict[str, object] = {"seed": int(SEED), "max_tokens": asked.max_tokens}
+    values |= {
+        name: value for name, value in (("k", asked.k), ("temperature", asked.temp)) if value is not None
+    }
+    app = Asking(ChatOptions(draft=asked.draft, values=values, datastore=False))
     app.run()
 
 

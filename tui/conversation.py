@@ -152,10 +152,7 @@ class Conversation:
         if loaded.target != self._target:
             self._target, self.plain_tokens_per_s = loaded.target, None
             self._look_up_plain_speed()
-        if self.answer is not None and not self.answer.text:
-            self.answer.waiting = "reading the prompt"
-            self.answer.changed()
-        self._app.page.refresh()
+        self.wait_for("reading the prompt")
 
     # Answering
 
@@ -213,9 +210,7 @@ class Conversation:
                     if self._writer is not None:
                         self._writer.append(event)
                 case Prefill():
-                    answer.waiting = _prefill_text(event)
-                    if not answer.text:
-                        answer.changed()
+                    self.wait_for(_prefill_text(event))
                 case Notice():
                     self._notice(event)
                 case Finished():
@@ -228,6 +223,12 @@ class Conversation:
         if self._writer is not None:
             self._app.saved.look(self._writer)
         self._app.page.answer_grew()
+
+    def wait_for(self, doing: str) -> None:
+        """Say in an answer that has not begun what it waits for; "" for nothing else than before."""
+        if self.answer is not None and not self.answer.text and doing and self.answer.waiting != doing:
+            self.answer.waiting = doing
+            self.answer.changed()
 
     def _finished(self, event: Finished) -> None:
         stats = event.stats.as_dict()
@@ -333,5 +334,7 @@ def _message_of(entry: Entry) -> int | None:
 
 
 def _prefill_text(event: Prefill) -> str:
+    if event.done >= event.total - 1:  # the last one is read with the first round
+        return "waiting for the first token"
     known = f", {event.reused} of them known already" if event.reused else ""
     return f"reading the prompt: {event.done} of {event.total} tokens{known}"

@@ -109,8 +109,8 @@ class Loader:
                     self._failed(event)
                 case _:
                     pass
-        self._app.page.waiting_for(self.doing)
-        self._app.page.show_status()
+        self._app.conversation.wait_for(self.doing)
+        self._app.page.refresh()
 
     def _downloading(self, event: Downloading) -> None:
         self.doing = f"fetching {event.model}"

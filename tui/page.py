@@ -110,14 +110,6 @@ class Page:
         """Events of the answer that streams came."""
         self.refresh()
 
-    def waiting_for(self, doing: str) -> None:
-        """Say in an answer that has not begun what it waits for."""
-        answer = self._app.conversation.answer
-        if answer is not None and not answer.text and doing and answer.waiting != doing:
-            answer.waiting = doing
-            answer.changed()
-            self._app.transcript.update_rows()
-
     def refresh(self) -> None:
         """Entries have grown or changed: bring transcript and status line up to date."""
         self._app.transcript.update_rows()

@@ -51,6 +51,14 @@ async def test_prefill_is_shown_as_it_goes() -> None:
         assert "300 of them known already" in s.screen
 
 
+async def test_the_time_between_prompt_and_first_token_is_no_silence() -> None:
+    script = Script([[Prefill(20, 20, 0), Notice("Measuring once."), *answer_of("x")[1:]]], tokens_per_s=0.1)
+    async with stage(script) as s:
+        await s.send("first")
+        await s.until(lambda: "waiting for the first token" in s.screen)
+        assert "waiting for the first token" in s.status
+
+
 async def test_a_new_line_is_ctrl_j_and_shift_enter() -> None:
     async with stage() as s:
         await s.press("a", "ctrl+j", "b", "shift+enter", "c")
