@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from mlxspec.training.cross_entropy import cross_entropy, probabilities
+
 
 @dataclass(frozen=True, slots=True)
 class Guess:
@@ -31,12 +33,13 @@ def distribution_loss(guesses: Sequence[Guess], teacher: mx.array, weights: mx.a
 
     Returns the mean over positions, by weight, summed over guesses by their share.
     """
-    p = mx.stop_gradient(mx.softmax(teacher, axis=-1))
+    p = probabilities(teacher)
     total = mx.array(0.0)
     for guess in guesses:
         mine, theirs, weight = aligned(guess, p, weights)
-        crossed = mx.logsumexp(mine, axis=-1) - (theirs * mine).sum(axis=-1)
-        total = total + guess.share * (crossed * weight).sum() / mx.maximum(weight.sum(), 1.0)
+        total = total + guess.share * (cross_entropy(mine, theirs) * weight).sum() / mx.maximum(
+            weight.sum(), 1.0
+        )
     return total / sum(guess.share for guess in guesses)
 
 

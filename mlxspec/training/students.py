@@ -38,11 +38,13 @@ class Student(Protocol):
         config: what its folder will say (`drafters/trained.py`), without the vocabulary.
         module: the trained part.
         points: whose rows batches must have.
+        later_cost: what a step takes on average over the training, the first ones taking 1.
     """
 
     config: dict[str, Any]
     module: nn.Module
     points: tuple[int, ...]
+    later_cost: float
 
     def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
         """What it would guess from every position, in the order of the guesses.
@@ -77,6 +79,8 @@ class Teacher:
 
 class HeadStudent:
     """See `drafters/head.py`; the layer begins as the target's last one, what it reads as the sum of both."""
+
+    later_cost = 1.5
 
     def __init__(self, target: LoadedModel, teacher: Teacher) -> None:
         states = HiddenStates(target.model, (LAST,))
@@ -114,6 +118,8 @@ class HeadStudent:
 class MedusaStudent:
     """See `drafters/medusa.py`; every head begins as the target's own."""
 
+    later_cost = 1.0
+
     def __init__(self, target: LoadedModel, teacher: Teacher) -> None:
         self._head = teacher.head
         width = HiddenStates(target.model, (LAST,)).widths[LAST]
@@ -132,6 +138,8 @@ class MedusaStudent:
 
 class ExitStudent:
     """See `drafters/exit.py`; the adapter begins as the target's last layer."""
+
+    later_cost = 1.0
 
     def __init__(self, target: LoadedModel, teacher: Teacher, *, layers: int | None = None) -> None:
         count = len(target.model.layers)
@@ -165,6 +173,8 @@ class ExitStudent:
 
 class TinyStudent:
     """See `drafters/tiny.py`; embedding and head begin as the target's, projected to the narrow width."""
+
+    later_cost = 1.0
 
     def __init__(self, target: LoadedModel, teacher: Teacher) -> None:
         states = HiddenStates(target.model, (LAST,))

@@ -24,7 +24,8 @@ from mlxspec.training.students import Student, Teacher
 TIMED_STEPS = 4
 """Steps after which the time of one is known, and with it how many steps the minutes hold."""
 
-CHECKS = 20  # held-out checks in a training, about
+CHECKS = 20  # held-out checks in a training of many minutes; each takes seconds
+LEAST_CHECKS = 5
 PATIENCE = 6  # checks without progress after which it ends
 WARM_UP = 0.03  # share of the steps in which the learning rate rises
 LAST_RATE = 0.05  # what is left of the learning rate in the end
@@ -220,8 +221,16 @@ class Trainer:
             self._first_s = state.trained_s
         elif state.step >= TIMED_STEPS:
             step_s = (state.trained_s - self._first_s) / (state.step - 1)
+            step_s *= self._student.later_cost
             state.total = max(state.step, round(self._plan.minutes * 60.0 / step_s))
-            state.next_check = max(1, state.total // CHECKS)
+            state.next_check = self._check_every()
+
+    def _check_every(self) -> int:
+        """Steps from one held-out check to the next."""
+        checks = CHECKS
+        if self._plan.steps is None:
+            checks = min(CHECKS, max(LEAST_CHECKS, round(self._plan.minutes / 2)))
+        return max(1, self.state.total // checks)
 
     def _check(self) -> Agreement | None:
         state = self.state
@@ -229,7 +238,7 @@ class Trainer:
             return None
         held_out = self._held_out.agreement(self._student)
         state.checks += 1
-        state.next_check = state.step + max(1, state.total // CHECKS)
+        state.next_check = state.step + self._check_every()
         reached = held_out.alphas[0]
         if reached > state.best:
             state.best, state.best_step, state.since_best = reached, state.step, 0
