@@ -6,7 +6,7 @@ as many: they would take more than a third of the time of a training step.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
@@ -43,4 +43,5 @@ def cross_entropy(logits: mx.array, p: mx.array) -> mx.array:
     def _(_logits: mx.array, cotangents: list[mx.array], outputs: list[mx.array]) -> mx.array:
         return cotangents[0][..., None] * (outputs[1] - p)
 
-    return cast(mx.array, crossed(logits)[0])
+    crossed_now: Any = crossed
+    return cast(mx.array, crossed_now(logits)[0])
