@@ -144,6 +144,12 @@ def test_a_misspelt_draft_is_refused_before_anything_is_loaded(models: Path, dra
         wanted(str(models / "target"), [draft], places())
 
 
+@pytest.mark.parametrize("draft", ["auto --translate", "auto --draft-vocab 9", "3bit --translate"])
+def test_an_option_that_would_not_be_used_is_refused(models: Path, draft: str) -> None:
+    with pytest.raises(UsageError, match="cannot have --"):
+        wanted(str(models / "target"), [draft], places())
+
+
 def test_a_model_of_other_tokens_cannot_draft(models: Path) -> None:
     with pytest.raises(IncompatiblePair):
         measure(models, str(models / "foreign"))

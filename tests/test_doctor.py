@@ -215,3 +215,11 @@ def test_a_context_that_cannot_be_is_refused(
 def test_an_unknown_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_program(["doctor", "--target", "qwen3-4bb"]) != 0
     assert "qwen3-4b" in capsys.readouterr().err
+
+
+def test_an_option_that_would_not_be_used_is_refused(
+    models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["--target", str(models / "target"), "--draft", "auto --translate"]
+    assert run_program(["doctor", *args]) == 2
+    assert "auto is lookup here, which cannot have --translate" in capsys.readouterr().err

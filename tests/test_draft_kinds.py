@@ -85,6 +85,8 @@ def test_a_draft_of_another_vocabulary_is_refused_with_the_option_that_helps(kin
     [
         ("lookahead --translate", "lookahead cannot have --translate"),
         ("none --draft-vocab 9", "none cannot have --draft-vocab"),
+        ("auto --translate", "auto is lookup here, which cannot have --translate"),
+        ("auto --draft-vocab 9", "auto is lookup here, which cannot have --draft-vocab"),
         ("@other --draft-vocab 0", "--draft-vocab cannot be '0'"),
     ],
 )

@@ -88,6 +88,7 @@ def understood(choice: DraftChoice, workshop: Workshop) -> Order:
     automatic = choice.name == AUTO
     spec = automatic_draft(workshop) if automatic else workshop.registry.resolve(choice.name)
     if spec is None:
+        refuse_options(choice, meant=LOOKUP)
         return Order(LOOKUP, LOOKUP, choice, automatic=True)
     folder = draft_folder(spec, workshop.places) or sources.pull(
         spec, workshop.places, progress=workshop.tell, cancelled=workshop.cancelled
@@ -99,8 +100,8 @@ def understood(choice: DraftChoice, workshop: Workshop) -> Order:
             f"{folder / DRAFT_FILE} has the kind {kind!r}, which is not known.",
             hint="Use a newer version of mlxspec, or another draft.",
         )
-    if kind != MODEL and not automatic:
-        _refuse_options(choice)
+    if kind != MODEL:
+        refuse_options(choice, meant=spec.name)
     return Order(kind, spec.name, choice, folder=folder, config=config, automatic=automatic)
 
 
@@ -162,7 +163,7 @@ def _worded(choice: DraftChoice) -> Order | None:
         if kind.pattern is None:
             continue
         if match := kind.pattern.fullmatch(choice.name):
-            _refuse_options(choice)
+            refuse_options(choice, meant=choice.name)
             return Order(name, choice.name, choice, argument=match[1])
         word, colon, _ = kind.word.partition(":")
         if colon and choice.name.partition(":")[0] == word:
@@ -181,15 +182,25 @@ def meant_by(text: str, target: ModelSpec, registry: Registry, places: Places) -
     choice = DraftChoice.parse(text)
     if choice.name == AUTO:
         spec = registry.draft_of(target)
-        return LOOKUP if spec is None or draft_folder(spec, places) is None else str(choice.named(spec.name))
+        if spec is None or draft_folder(spec, places) is None:
+            refuse_options(choice, meant=LOOKUP)
+            return LOOKUP
+        return str(choice.named(spec.name))
     if names_a_model(choice):
         registry.resolve(choice.name)
     return str(choice)
 
 
-def _refuse_options(choice: DraftChoice) -> None:
-    if choice.for_models_only:
-        raise UsageError(
-            f"{choice.name} cannot have {choice.for_models_only}.",
-            hint="It is for a draft model: give --draft with the name or folder of one.",
-        )
+def refuse_options(choice: DraftChoice, *, meant: str) -> None:
+    """Say no to options that would not be used: `meant`, what the choice stands for, is no draft model.
+
+    Raises:
+        UsageError: the choice has options.
+    """
+    if not choice.for_models_only:
+        return
+    what = meant if choice.name == meant else f"{choice.name} is {meant} here, which"
+    raise UsageError(
+        f"{what} cannot have {choice.for_models_only}.",
+        hint="It is for a draft model: give --draft with the name or folder of one.",
+    )

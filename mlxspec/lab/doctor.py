@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.drafters.choice import AUTO, LOOKUP, NONE, DraftChoice
-from mlxspec.drafters.loading import names_a_model
+from mlxspec.drafters.loading import names_a_model, refuse_options
 from mlxspec.errors import ModelError, UsageError
 from mlxspec.lab.machine import Finding, Level
 from mlxspec.lab.prediction import Prediction
@@ -196,6 +196,8 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
     choice = DraftChoice.parse(draft)
     if choice.name == AUTO:
         draft_spec = registry.draft_of(spec)
+        if draft_spec is None:
+            refuse_options(choice, meant=LOOKUP)
     elif names_a_model(choice):
         draft_spec = registry.resolve(choice.name)
     facts = ModelFacts.of(spec, where)

@@ -20,7 +20,7 @@ import mlx.nn as nn
 from mlxspec.decoding.calibrate import measure_step
 from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.decoding.proposal import Drafter
-from mlxspec.drafters.choice import DraftChoice
+from mlxspec.drafters.choice import TRANSLATE, DraftChoice
 from mlxspec.drafters.datastore import Datastore, datastore_path
 from mlxspec.drafters.draft_model import DraftModel
 from mlxspec.drafters.drafting import Drafting, Workshop
@@ -187,5 +187,10 @@ def _meant(name: str, target: ModelSpec, registry: Registry, where: Places) -> s
     if choice.name.startswith("layers:") and not FIRST_LAYERS.fullmatch(choice.name):
         raise UsageError(f"{name!r} is no draft.", hint="Give layers:N, such as layers:8.")
     if choice.name == THREE_BITS or FIRST_LAYERS.fullmatch(choice.name):
+        if choice.translate:
+            raise UsageError(
+                f"{choice.name} cannot have {TRANSLATE}.",
+                hint="It is made of the target and has its tokens: leave the option out.",
+            )
         return str(choice)
     return meant_by(name, target, registry, where)
