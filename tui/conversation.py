@@ -229,6 +229,7 @@ class Conversation:
         if self.answer is not None and not self.answer.text and doing and self.answer.waiting != doing:
             self.answer.waiting = doing
             self.answer.changed()
+            self._app.page.refresh()
 
     def _finished(self, event: Finished) -> None:
         stats = event.stats.as_dict()

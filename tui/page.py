@@ -17,11 +17,14 @@ from tui.status import status_of
 from tui.welcome import welcome
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from tui.app import ChatApp
     from tui.lines import Piece
 
 LONG_ANSWER = 20_000  # characters
 HINT_S = 2.0
+STATUS_S = 0.4  # between two changes of the status line while an answer streams
 
 
 class Page:
@@ -36,6 +39,7 @@ class Page:
         self._app = app
         self.marked: Entry | None = None
         self.coloured = coloured
+        self._status_due: Timer | None = None
 
     # Words of the program's own
 
@@ -107,8 +111,13 @@ class Page:
         self.refresh()
 
     def answer_grew(self) -> None:
-        """Events of the answer that streams came."""
-        self.refresh()
+        """Events of the answer that streams came.
+
+        The status line follows by itself now and then: if both change, Textual draws all between them.
+        """
+        self._app.transcript.update_rows()
+        if self._status_due is None:
+            self._status_due = self._app.set_timer(STATUS_S, self.show_status)
 
     def refresh(self) -> None:
         """Entries have grown or changed: bring transcript and status line up to date."""
@@ -125,6 +134,9 @@ class Page:
 
     def show_status(self) -> None:
         """Bring the status line up to date."""
+        if self._status_due is not None:
+            self._status_due.stop()
+            self._status_due = None
         self._app.status_line.show(status_of(self._app))
 
     async def _settle(self, answer: AnswerEntry) -> None:

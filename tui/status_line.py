@@ -59,14 +59,14 @@ class StatusLine(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.status = Status()
-        self._drawn = ""
+        self._drawn = Content("")
 
     def show(self, status: Status) -> None:
         """Show other figures."""
         self.status = status
         text = self.content()
-        if text.plain != self._drawn:
-            self._drawn = text.plain
+        if not text.is_same(self._drawn):
+            self._drawn = text
             self.refresh()
 
     class Clicked(Message):

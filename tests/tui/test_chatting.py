@@ -14,6 +14,7 @@ from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.engine.pace import Pace
 from mlxspec.events import Downloading, Loaded, Loading, Notice, Prefill
 from mlxspec.places import places
+from tui.status_line import Status
 
 LONG = "word " * 400
 
@@ -264,6 +265,22 @@ async def test_turns_that_left_the_prompt_stay_on_the_screen_and_are_marked() ->
         assert s.screen.count("no longer in the prompt") == 2
         assert "first answer" in s.screen
         assert [entry.outside for entry in (*s.questions, *s.answers)] == [True, False, True, False]
+
+
+async def test_the_status_line_follows_an_answer_now_and_then_and_is_right_when_nothing_more_comes() -> None:
+    shown: list[float | None] = []
+    async with stage(Script([answer_of(LONG)], tokens_per_s=400, hang=300)) as s:
+        drawn = s.app.status_line.show
+
+        def show(status: Status) -> None:
+            shown.append(status.context_used)
+            drawn(status)
+
+        s.app.status_line.show = show  # type: ignore[method-assign]
+        await s.send("x")
+        await s.until(lambda: s.app.conversation.meter is not None and s.app.conversation.meter.tokens == 300)
+        assert len(shown) < 8
+        await s.until(lambda: shown[-1] == 320)
 
 
 async def test_a_click_on_the_status_line_reaches_models_and_commands() -> None:
