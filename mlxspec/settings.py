@@ -29,6 +29,7 @@ class Settings:
     view: str = "markdown"  # how a complete answer is shown at first: one of VIEWS
     datastore: bool = True  # learn from answers, and guess from what was learnt
     history: bool = True  # remember what was typed, from run to run
+    draft: str = "auto"  # what --draft auto, the default, stands for; auto: the target's own, or lookup
 
 
 def settings_path(places: Places) -> Path:
@@ -100,6 +101,10 @@ def _checked(path: Path, entries: dict[str, Any]) -> dict[str, Any]:
             raise InvalidSettings(f"{path}: view is {value!r}.", hint=f"Use one of {', '.join(VIEWS)}.")
         if key == "theme" and not re.fullmatch(r"[\w-]+", str(value)):
             raise InvalidSettings(f"{path}: theme is {value!r}.", hint="Give the name of a theme, or auto.")
+        if key == "draft" and not re.fullmatch(r'[^"\\\x00-\x1f\x7f]+', str(value)):
+            raise InvalidSettings(
+                f"{path}: draft is {value!r}.", hint="Give what --draft takes, such as a name or lookup."
+            )
     return entries
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from mlxspec.engine import Engine, LoadRequest
-from mlxspec.events import Event, Failed, Loaded, Loading
+from mlxspec.events import Event, Failed, Loaded, Loading, Notice
 from tests.test_engine import ask, failed, finished, make_model
 
 
@@ -44,7 +45,10 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, default_model: Path) -> Iter
     vocab = words["model"]["vocab"]
     vocab["Paris"], vocab["London"] = vocab["London"], vocab["Paris"]
     (foreign / "tokenizer.json").write_text(json.dumps(words))
-    with Engine() as engine:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLXSPEC_HOME", str(root / "home"))
+        engine = Engine()
+    with engine:
         yield Kinds(engine, root)
 
 
@@ -106,3 +110,48 @@ def test_a_folder_that_says_something_else_is_refused(content: str, words: str, 
     refusal = kinds.refusal("@odd")
     assert refusal.kind == "BrokenModel"
     assert words in refusal.message
+
+
+@pytest.fixture
+def prefer(kinds: Kinds) -> Iterator[Callable[[str], None]]:
+    """Write a draft into the settings for one test."""
+    file = kinds.root / "home" / "config" / "settings.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(draft: str) -> None:
+        file.write_text(f'draft = "{draft}"\n')
+
+    yield write
+    file.unlink(missing_ok=True)
+
+
+def test_auto_is_the_draft_of_the_settings(kinds: Kinds, prefer: Callable[[str], None]) -> None:
+    prefer(f"{kinds.root}/other --draft-vocab 3000")
+    loaded = kinds.load("auto")[-1]
+    assert isinstance(loaded, Loaded)
+    assert loaded.draft == f"{kinds.root}/other --draft-vocab 3000"
+    prefer("lookahead")
+    assert cast(Loaded, kinds.load("auto")[-1]).draft == "lookahead"
+    assert cast(Loaded, kinds.load("lookup")[-1]).draft == "lookup", "what is asked for comes first"
+    assert "auto is lookahead here" in kinds.refusal("auto --translate").message
+
+
+def test_a_preferred_draft_that_cannot_serve_gives_way_to_lookup(
+    kinds: Kinds, prefer: Callable[[str], None]
+) -> None:
+    for draft, words in (("foreign", "cannot draft for"), ("gone", "not on disk"), ("target", "")):
+        prefer(f"{kinds.root}/{draft}")
+        events = kinds.load("auto")
+        assert cast(Loaded, events[-1]).draft == "lookup"
+        notices = [event.message for event in events if isinstance(event, Notice)]
+        assert any(words in notice for notice in notices) if words else not notices
+
+
+@pytest.mark.parametrize("draft", ["no-such-model", "exit:x", "lookup --translate", "auto --draft-vocab 9"])
+def test_a_preferred_draft_that_means_nothing_is_named_with_its_file(
+    draft: str, kinds: Kinds, prefer: Callable[[str], None]
+) -> None:
+    prefer(draft)
+    refusal = kinds.refusal("auto")
+    assert refusal.kind == "InvalidSettings"
+    assert f"settings.toml: draft is '{draft}'" in refusal.message

@@ -64,13 +64,16 @@ def test_a_link_to_the_file_stays_a_link(here: Places) -> None:
     ("text", "named", "hint"),
     [
         ("them = 'x'", "'them'", "'theme'"),
-        ("zzz = 1", "'zzz'", "theme, view, datastore, history"),
+        ("zzz = 1", "'zzz'", "theme, view, datastore, history, draft"),
         ("history = 'no'", "history is 'no'", "history = true or false"),
         ("history = 1", "history is 1", "history = true or false"),
         ("theme = 3", "theme is 3", 'theme = "text"'),
         ("view = 'green'", "view is 'green'", "markdown, coloured"),
         ("theme = 'a b'", "theme is 'a b'", "name of a theme"),
         ("theme = 'a\\u001b'", "theme is", "name of a theme"),
+        ("draft = 3", "draft is 3", 'draft = "text"'),
+        ("draft = 'a\"b'", "draft is", "what --draft takes"),
+        ("draft = ''", "draft is ''", "what --draft takes"),
         ("[theme]\nx = 1", "theme is {'x': 1}", 'theme = "text"'),
         ("theme = ", "not valid TOML", "Correct"),
         ("theme = 'a'\ntheme = 'b'", "Cannot overwrite", "Correct"),
@@ -92,7 +95,13 @@ def test_a_wrong_file_is_an_error_that_names_file_and_key(
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("nothing", True), ("view", "green"), ("history", "yes"), ("theme", 'x"\nhistory = false')],
+    [
+        ("nothing", True),
+        ("view", "green"),
+        ("history", "yes"),
+        ("theme", 'x"\nhistory = false'),
+        ("draft", 'x"\nhistory = false'),
+    ],
 )
 def test_a_wrong_change_is_an_error_and_changes_nothing(here: Places, key: str, value: str | bool) -> None:
     path = write(here, "history = true\n")

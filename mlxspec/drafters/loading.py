@@ -19,14 +19,13 @@ from mlxspec.drafters.lookahead import Lookahead
 from mlxspec.drafters.lookup import Lookup
 from mlxspec.drafters.model_maker import make_model
 from mlxspec.drafters.trained_maker import make_exit, make_trained
-from mlxspec.errors import BrokenModel, UsageError
-from mlxspec.events import Notice
+from mlxspec.errors import BrokenModel, InvalidSettings, UnknownModel, UsageError
+from mlxspec.events import Event, Notice
 from mlxspec.models import sources
-from mlxspec.models.registry import ModelSpec, PathSource, Registry
+from mlxspec.models.model_folder import DRAFT_FILE as DRAFT_FILE
+from mlxspec.models.registry import ModelSpec, Registry
 from mlxspec.places import Places
-
-DRAFT_FILE = "mlxspec_draft.json"
-"""In a draft's folder, says by its `kind` what the draft is. A model without it is a draft model."""
+from mlxspec.settings import load_settings, settings_path
 
 MODEL = "model"
 
@@ -80,19 +79,17 @@ def understood(choice: DraftChoice, workshop: Workshop) -> Order:
 
     Raises:
         UnknownModel: the name means nothing.
-        UsageError: it is written unlike what it begins as.
+        UsageError: it is written unlike what it begins as, or has options that nothing would use.
+        InvalidSettings: the draft of settings.toml means nothing.
         SourceError, ModelError: as `sources.pull`.
     """
+    automatic = choice.name == AUTO
+    if automatic:
+        choice = _automatic_here(choice, workshop.spec, workshop.registry, workshop.places, workshop.tell)
     if (worded := _worded(choice)) is not None:
         return worded
-    automatic = choice.name == AUTO
-    spec = automatic_draft(workshop) if automatic else workshop.registry.resolve(choice.name)
-    if spec is None:
-        refuse_options(choice, meant=LOOKUP)
-        return Order(LOOKUP, LOOKUP, choice, automatic=True)
-    folder = draft_folder(spec, workshop.places) or sources.pull(
-        spec, workshop.places, progress=workshop.tell, cancelled=workshop.cancelled
-    )
+    spec = workshop.registry.resolve(choice.name)
+    folder = sources.pull(spec, workshop.places, progress=workshop.tell, cancelled=workshop.cancelled)
     config = draft_config(folder)
     kind = config.get("kind", MODEL)
     if kind not in KINDS:
@@ -118,25 +115,57 @@ def kept(drafting: Drafting, order: Order, workshop: Workshop) -> Drafting:
     return replace(drafting, name=order.text)
 
 
-def automatic_draft(workshop: Workshop) -> ModelSpec | None:
-    """The target's own draft if it is on disk; None, and a notice where there is one to fetch, if not."""
-    spec = workshop.registry.draft_of(workshop.spec)
-    if spec is None or draft_folder(spec, workshop.places) is not None:
-        return spec
-    workshop.tell(
+def automatic_choice(
+    choice: DraftChoice, target: ModelSpec, registry: Registry, places: Places
+) -> DraftChoice:
+    """What auto stands for, on disk or not: the draft of settings.toml, else the target's own, else lookup.
+
+    Raises:
+        InvalidSettings: the draft of settings.toml means nothing.
+        UsageError: auto has options, and stands for no model.
+    """
+    usual = _usual_draft(registry, places)
+    if usual is None or (names_a_model(usual) and registry.resolve(usual.name).source == target.source):
+        own = registry.draft_of(target)
+        usual = DraftChoice(LOOKUP if own is None else own.name)
+    if not names_a_model(usual):
+        refuse_options(choice, meant=usual.name)
+    vocab = usual.vocab if choice.vocab is None else choice.vocab
+    return DraftChoice(usual.name, usual.translate or choice.translate, vocab)
+
+
+def _automatic_here(
+    choice: DraftChoice, target: ModelSpec, registry: Registry, places: Places, tell: Callable[[Event], None]
+) -> DraftChoice:
+    """What auto stands for: lookup, and a notice, where its draft is to be fetched first."""
+    meant = automatic_choice(choice, target, registry, places)
+    if not names_a_model(meant) or sources.find(registry.resolve(meant.name), places) is not None:
+        return meant
+    refuse_options(choice, meant=LOOKUP)
+    tell(
         Notice(
-            f"The draft {spec.name} is not on disk, so guesses are copied from the chat; "
-            f"`mlxspec pull {workshop.spec.name}` fetches it."
+            f"The draft {meant.name} is not on disk, so guesses are copied from the chat; "
+            f"`mlxspec pull {meant.name}` fetches it."
         )
     )
-    return None
+    return DraftChoice(LOOKUP)
 
 
-def draft_folder(spec: ModelSpec, places: Places) -> Path | None:
-    """The draft's folder when it is on disk and whole; one that says its kind need not be a whole model."""
-    if isinstance(spec.source, PathSource) and (spec.source.path / DRAFT_FILE).is_file():
-        return spec.source.path
-    return sources.find(spec, places)
+def _usual_draft(registry: Registry, places: Places) -> DraftChoice | None:
+    """The draft of settings.toml; None when that is auto. Raises InvalidSettings when it means nothing."""
+    text = load_settings(places).draft
+    try:
+        choice = DraftChoice.parse(text)
+        if choice.name == AUTO:
+            refuse_options(choice, meant=AUTO)
+            return None
+        if names_a_model(choice):
+            registry.resolve(choice.name)
+    except (UsageError, UnknownModel) as error:
+        raise InvalidSettings(
+            f"{settings_path(places)}: draft is {text!r}. {error.message}", hint=error.hint
+        ) from error
+    return choice
 
 
 def draft_config(folder: Path) -> Mapping[str, Any]:
@@ -177,15 +206,11 @@ def meant_by(text: str, target: ModelSpec, registry: Registry, places: Places) -
     """What a draft's text stands for, without a model in memory: auto becomes a draft or lookup.
 
     Raises:
-        UnknownModel, UsageError: it means nothing.
+        UnknownModel, UsageError, InvalidSettings: it means nothing.
     """
     choice = DraftChoice.parse(text)
     if choice.name == AUTO:
-        spec = registry.draft_of(target)
-        if spec is None or draft_folder(spec, places) is None:
-            refuse_options(choice, meant=LOOKUP)
-            return LOOKUP
-        return str(choice.named(spec.name))
+        return str(_automatic_here(choice, target, registry, places, lambda _notice: None))
     if names_a_model(choice):
         registry.resolve(choice.name)
     return str(choice)

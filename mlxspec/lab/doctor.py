@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.drafters.choice import AUTO, LOOKUP, NONE, DraftChoice
-from mlxspec.drafters.loading import names_a_model, refuse_options
+from mlxspec.drafters.loading import automatic_choice, names_a_model
 from mlxspec.errors import ModelError, UsageError
 from mlxspec.lab.machine import Finding, Level
 from mlxspec.lab.prediction import Prediction
@@ -192,14 +192,10 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
         UsageError: the target cannot read so large a context.
     """
     spec = registry.resolve(target or registry.default_target)
-    draft_spec = None
     choice = DraftChoice.parse(draft)
     if choice.name == AUTO:
-        draft_spec = registry.draft_of(spec)
-        if draft_spec is None:
-            refuse_options(choice, meant=LOOKUP)
-    elif names_a_model(choice):
-        draft_spec = registry.resolve(choice.name)
+        choice = automatic_choice(choice, spec, registry, where)
+    draft_spec = registry.resolve(choice.name) if names_a_model(choice) else None
     facts = ModelFacts.of(spec, where)
     draft_facts = None if draft_spec is None else ModelFacts.of(draft_spec, where)
     longest = facts.context_tokens
@@ -211,11 +207,10 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
     if draft_facts and draft_facts.loaded and facts.loaded and not choice.translate:
         reason = incompatibility(facts.loaded, draft_facts.loaded)
     budget, largest = _budget(facts, draft_facts, tokens)
-    wordy = LOOKUP if choice.name == AUTO else choice.name
     return Pair(
         target=facts,
         draft=draft_facts,
-        drafter=str(choice.named(draft_spec.name)) if draft_spec else wordy,
+        drafter=str(choice),
         reason=reason,
         context=tokens,
         budget=budget,

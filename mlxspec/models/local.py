@@ -9,20 +9,20 @@ from pathlib import Path
 
 from mlxspec.errors import BrokenModel, NotAModel
 from mlxspec.models.cache_folder import alone, cannot_write, making, put, safe_name
-from mlxspec.models.model_folder import fault_of
+from mlxspec.models.model_folder import fault_of, is_draft
 from mlxspec.models.registry import PathSource
 from mlxspec.places import Places
 
 
 def find(source: PathSource, places: Places) -> Path | None:
-    """The model folder: the path itself, or what was made of the GGUF file as it is now."""
+    """The folder of a model or a draft: the path itself, or what was made of the GGUF file as it is now."""
     folder = source.path
     if is_gguf(folder):
         try:
             folder = place(folder, places)
         except OSError:  # not there, or not for this user
             return None
-    return folder if fault_of(folder) is None else None
+    return folder if is_draft(folder) or fault_of(folder) is None else None
 
 
 def pull(source: PathSource, places: Places, *, cancelled: Callable[[], bool]) -> Path:
@@ -37,7 +37,7 @@ def pull(source: PathSource, places: Places, *, cancelled: Callable[[], bool]) -
     if not is_gguf(path):
         if not path.is_dir():
             raise NotAModel(f"{path} is neither a model folder nor a .gguf file.", hint="Give one of these.")
-        if (fault := fault_of(path)) is not None:
+        if not is_draft(path) and (fault := fault_of(path)) is not None:
             raise fault
         return path
 

@@ -10,6 +10,9 @@ from mlxspec.errors import BrokenModel, ModelError, NotAModel
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 WEIGHTS = "model*.safetensors"
+DRAFT_FILE = "mlxspec_draft.json"
+"""In a draft's folder, says by its `kind` what the draft is. A model without it is a draft model."""
+
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "*.tiktoken")
 _PICKLES = (".bin", ".pt", ".pth")
 _CONVERT = "Convert it with `mlx_lm.convert`, or use a conversion such as those of mlx-community."
@@ -25,6 +28,11 @@ def fault_of(folder: Path) -> ModelError | None:
         )
 
 
+def is_draft(folder: Path) -> bool:
+    """Is this the folder of a draft, which need not be a whole model?"""
+    return (folder / DRAFT_FILE).is_file()
+
+
 def _fault_of(folder: Path) -> ModelError | None:
     if not folder.is_dir():
         return NotAModel(f"There is no folder {folder}.", hint="Check the path.")
@@ -33,6 +41,11 @@ def _fault_of(folder: Path) -> ModelError | None:
         return BrokenModel(
             f"{folder} lacks {len(shards)} of the files that its {INDEX} names, the first being {shards[0]}.",
             hint="Fetch the model again.",
+        )
+    if DRAFT_FILE in names and CONFIG not in names:
+        return NotAModel(
+            f"{folder} holds a draft, which guesses for another model and cannot answer.",
+            hint="Give it as --draft, and a model as --target.",
         )
     if reason := fault_of_names(names):
         return NotAModel(f"{folder} {reason[0]}.", hint=reason[1])
