@@ -35,13 +35,35 @@ async def test_keys_work_before_the_model_is_there() -> None:
         assert "loading tiny" in s.screen
 
 
-def test_the_app_and_a_request_need_no_mlx_so_that_keys_never_wait_for_it() -> None:
-    program = (
-        "import sys; from tui.app import ChatApp; from tui.choices import Choices; ChatApp(); "
-        "Choices(values={'temperature': 0.5}).generate_request([]); print('mlx.core' in sys.modules)"
-    )
+def test_the_app_s_thread_imports_no_heavy_library_so_that_keys_never_wait_for_it() -> None:
+    program = """
+import asyncio, sys, threading
+heavy = []
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("mlx", "mlx_lm", "transformers", "numpy", "huggingface_hub"):
+            heavy.append((name, threading.current_thread() is threading.main_thread(), painted))
+painted = False
+sys.meta_path.insert(0, Watch())
+from tui.app import ChatApp
+from tui.choices import Choices
+from tui.options import ChatOptions
+class Watched(ChatApp):
+    def on_ready(self):
+        global painted
+        painted = True
+app = Watched(ChatOptions(target="/no/such/model"))
+async def main():
+    async with app.run_test() as pilot:
+        while not app.begun or app.loader.doing:
+            await pilot.pause(0.01)
+        app.choices.generate_request([])
+asyncio.run(main())
+print([name for name, by_the_app, _ in heavy if by_the_app], [name for name, _, late in heavy if not late])
+print("mlx.core" in [name for name, _, _ in heavy])
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert done.stdout == "[] []\nTrue\n"
 
 
 async def test_prefill_is_shown_as_it_goes() -> None:
