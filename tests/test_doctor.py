@@ -162,11 +162,11 @@ def test_what_is_not_here_cannot_be_calibrated(capsys: pytest.CaptureFixture[str
 def test_a_curve_measured_here_comes_before_a_published_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pace = Pace(LINUX, {"draft_model": 0.2}, AcceptanceHistory(), Path("unused"), measured_now=False)
     monkeypatch.setattr(prediction, "this_chip", lambda: "M4 Pro")
-    monkeypatch.setattr(prediction, "last_pace", lambda _name, _where: None)
+    monkeypatch.setattr(prediction, "last_pace", lambda _name, _where, **_: None)
     published = Prediction.of("a", 0.1, places())
     assert published is not None
     assert published.source == "published for M4 Pro"
-    monkeypatch.setattr(prediction, "last_pace", lambda _name, _where: pace)
+    monkeypatch.setattr(prediction, "last_pace", lambda _name, _where, **_: pace)
     measured = Prediction.of("a", 0.1, places())
     assert measured is not None
     assert (measured.source, measured.draft_step) == ("measured here", 0.2)

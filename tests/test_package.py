@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -31,22 +32,17 @@ def run_python(*arguments: str, path: Path | None = None, folder: Path | None = 
     return result.stdout.strip()
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run_python(
-        "-m",
-        "pip",
-        "wheel",
-        str(ROOT),
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-cache-dir",
-        "-w",
-        str(folder),
-    )
+def built(source: Path, folder: Path) -> Path:
+    """The wheel of a source tree, in a folder."""
+    options = ("--no-deps", "--no-build-isolation", "--no-cache-dir")
+    run_python("-m", "pip", "wheel", str(source), *options, "-w", str(folder))
     (wheel,) = folder.glob("mlxspec-*.whl")
     return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.mark.parametrize(
@@ -86,9 +82,23 @@ def test_every_source_file_is_in_the_wheel(wheel: Path) -> None:
         str(file.relative_to(ROOT))
         for package in ("mlxspec", "tui")
         for file in (ROOT / package).rglob("*")
-        if file.suffix in (".py", ".typed", ".tcss", ".toml")
+        if file.suffix in (".py", ".typed", ".tcss", ".toml") or ("shipped" in file.parts and file.is_file())
     }
     assert sources <= names
+
+
+def test_a_shipped_draft_is_in_the_wheel_whole(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "tests", "__pycache__", "*.egg-info"))
+    shutil.copy(ROOT / ".gitignore", copy)
+    folder = copy / "mlxspec" / "shipped" / "some-draft"
+    folder.mkdir(parents=True)
+    files = ("mlxspec_draft.json", "weights.safetensors", "NOTICE")
+    for name in files:
+        (folder / name).write_text(name)
+    with zipfile.ZipFile(built(copy, tmp_path)) as archive:
+        names = set(archive.namelist())
+    assert {f"mlxspec/shipped/some-draft/{name}" for name in files} <= names
 
 
 SHOW_REGISTRY = """

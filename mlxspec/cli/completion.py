@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mlxspec.drafters.choice import WORDS
 
+if TYPE_CHECKING:
+    from mlxspec.models.registry import ModelSpec
+
 
 def model_names(incomplete: str) -> list[str]:
-    """Names of models.toml that begin so; none when it cannot be read."""
-    return _names(incomplete)
+    """Names of models.toml that begin so, but for shipped drafts; none when it cannot be read."""
+    from mlxspec.models.registry import ShippedSource
+
+    return [spec.name for spec in _specs(incomplete) if not isinstance(spec.source, ShippedSource)]
 
 
 def draft_names(incomplete: str) -> list[str]:
     """The same, with the words that are no model."""
-    return _names(incomplete, WORDS)
+    words = [word for word in WORDS if word.startswith(incomplete)]
+    return [*words, *(spec.name for spec in _specs(incomplete))]
 
 
-def _names(incomplete: str, words: Sequence[str] = ()) -> list[str]:
+def _specs(incomplete: str) -> list[ModelSpec]:
     from mlxspec.errors import MlxspecError
     from mlxspec.models.registry import load_registry
     from mlxspec.places import places
@@ -26,4 +32,4 @@ def _names(incomplete: str, words: Sequence[str] = ()) -> list[str]:
         known = load_registry(places()).models
     except MlxspecError:
         return []
-    return [name for name in (*words, *known) if name.startswith(incomplete)]
+    return [spec for name, spec in known.items() if name.startswith(incomplete)]

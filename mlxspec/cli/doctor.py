@@ -144,7 +144,7 @@ def _compatible(pair: Pair) -> bool | None:
     """None when it is not known, or when there is nothing to be compatible with."""
     if pair.reason is not None:
         return False
-    return True if pair.draft and pair.draft.loaded and pair.target.loaded else None
+    return True if pair.draft and pair.draft.read and pair.target.loaded else None
 
 
 def _machine(machine: Machine) -> list[str]:

@@ -27,6 +27,7 @@ class Row:
 
     `size_gb` is what it takes on disk, or what a pull fetches, in 10^9 bytes. `fits` is about model and draft
     together: "yes" and "no" from their files, "likely" from sizes alone; None when nothing is known.
+    `only_drafts`: it guesses for another model and cannot answer.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Row:
     on_disk: bool
     draft: str | None
     fits: str | None
+    only_drafts: bool
 
 
 @app.command()
@@ -73,8 +75,11 @@ class _Machine:
 
 def _row(spec: ModelSpec, registry: Registry, where: Places, machine: _Machine) -> Row:
     from mlxspec.models import sources
+    from mlxspec.models.model_folder import is_draft
+    from mlxspec.models.registry import ShippedSource
 
     folder = sources.find(spec, where)
+    only_drafts = isinstance(spec.source, ShippedSource) or (folder is not None and is_draft(folder))
     disk_bytes = sources.disk_bytes(spec, where) if folder else 0
     return Row(
         name=spec.name,
@@ -83,7 +88,8 @@ def _row(spec: ModelSpec, registry: Registry, where: Places, machine: _Machine) 
         size_gb=disk_bytes / 1e9 if disk_bytes else spec.download_gb,
         on_disk=folder is not None,
         draft=spec.draft,
-        fits=_fits(spec, registry.draft_of(spec), where, machine),
+        fits=None if only_drafts else _fits(spec, registry.draft_of(spec), where, machine),
+        only_drafts=only_drafts,
     )
 
 
@@ -110,13 +116,15 @@ def _fits(target: ModelSpec, draft: ModelSpec | None, where: Places, machine: _M
 
 
 def _source(source: Source) -> str:
-    from mlxspec.models.registry import PackageSource, RepoSource
+    from mlxspec.models.registry import PackageSource, RepoSource, ShippedSource
 
     match source:
         case PackageSource():
             return f"{source.file} of the package {source.package}"
         case RepoSource():
             return source.repo if source.revision is None else f"{source.repo}@{source.revision}"
+        case ShippedSource():
+            return "a draft that comes with mlxspec"
         case _:
             return str(source.path)
 
@@ -130,8 +138,8 @@ def _print_table(rows: list[Row]) -> None:
                 row.name,
                 "?" if row.size_gb is None else f"{row.size_gb:.2f} GB",
                 YES if row.on_disk else NO,
-                row.fits or "?",
-                row.draft or "lookup",
+                "-" if row.only_drafts else row.fits or "?",
+                "-" if row.only_drafts else row.draft or "lookup",
                 row.source,
             )
         )

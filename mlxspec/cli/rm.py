@@ -38,6 +38,7 @@ def rm(
     if size == 0:
         print(f"{shown} is not on disk: nothing to delete.")
         return
+    sources.check_removable(spec)
     if not yes and not _agreed(f"Delete {shown}, {megabytes(size)}? [y/N] "):
         print("Nothing was deleted.")
         return

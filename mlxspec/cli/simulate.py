@@ -134,7 +134,7 @@ def _measured(alphas: tuple[float, ...], draft_cost: float | None, target: str) 
             hint=f'Run `mlxspec run --target {target} "Hello"` once, or give --chip or --curve.',
         )
     plain_s = pace.curve.seconds(1)
-    step_s = pace.steps.get("draft_model")
+    step_s = next(iter(pace.steps.values()), None)  # of the draft it was used with last
     cost = step_s / plain_s if draft_cost is None and step_s else _or_default(draft_cost)
     setting = Setting(alphas, pace.curve.relative(), cost)
     return Question(setting, f"{target}, measured here", plain_tokens_per_s=1.0 / plain_s)

@@ -23,7 +23,7 @@ from mlxspec.errors import BrokenModel, InvalidSettings, UnknownModel, UsageErro
 from mlxspec.events import Event, Notice
 from mlxspec.models import sources
 from mlxspec.models.model_folder import DRAFT_FILE as DRAFT_FILE
-from mlxspec.models.registry import ModelSpec, Registry
+from mlxspec.models.registry import ModelSpec, Registry, ShippedSource
 from mlxspec.places import Places
 from mlxspec.settings import load_settings, settings_path
 
@@ -83,7 +83,7 @@ def understood(choice: DraftChoice, workshop: Workshop) -> Order:
         InvalidSettings: the draft of settings.toml means nothing.
         SourceError, ModelError: as `sources.pull`.
     """
-    automatic = choice.name == AUTO
+    asked, automatic = choice.name, choice.name == AUTO
     if automatic:
         choice = _automatic_here(choice, workshop.spec, workshop.registry, workshop.places, workshop.tell)
     if (worded := _worded(choice)) is not None:
@@ -92,13 +92,8 @@ def understood(choice: DraftChoice, workshop: Workshop) -> Order:
     folder = sources.pull(spec, workshop.places, progress=workshop.tell, cancelled=workshop.cancelled)
     config = draft_config(folder)
     kind = config.get("kind", MODEL)
-    if kind not in KINDS:
-        raise BrokenModel(
-            f"{folder / DRAFT_FILE} has the kind {kind!r}, which is not known.",
-            hint="Use a newer version of mlxspec, or another draft.",
-        )
     if kind != MODEL:
-        refuse_options(choice, meant=spec.name)
+        refuse_options(choice.named(asked), meant=spec.name)
     return Order(kind, spec.name, choice, folder=folder, config=config, automatic=automatic)
 
 
@@ -142,12 +137,9 @@ def _automatic_here(
     if not names_a_model(meant) or sources.find(registry.resolve(meant.name), places) is not None:
         return meant
     refuse_options(choice, meant=LOOKUP)
-    tell(
-        Notice(
-            f"The draft {meant.name} is not on disk, so guesses are copied from the chat; "
-            f"`mlxspec pull {meant.name}` fetches it."
-        )
-    )
+    shipped = isinstance(registry.resolve(meant.name).source, ShippedSource)
+    cure = "install mlxspec again" if shipped else f"`mlxspec pull {meant.name}` fetches it"
+    tell(Notice(f"The draft {meant.name} is not on disk, so guesses are copied from the chat; {cure}."))
     return DraftChoice(LOOKUP)
 
 
@@ -172,7 +164,7 @@ def draft_config(folder: Path) -> Mapping[str, Any]:
     """What a folder says about itself as a draft; empty when it says nothing.
 
     Raises:
-        BrokenModel: it is no JSON object.
+        BrokenModel: it is no JSON object, or has a kind that is not known.
     """
     file = folder / DRAFT_FILE
     try:
@@ -183,6 +175,11 @@ def draft_config(folder: Path) -> Mapping[str, Any]:
         raise BrokenModel(f"{file} is damaged.", hint="Make the draft again.") from error
     if not isinstance(config, dict):
         raise BrokenModel(f"{file} is no JSON object.", hint="Make the draft again.")
+    if (kind := config.get("kind", MODEL)) not in KINDS:
+        raise BrokenModel(
+            f"{file} has the kind {kind!r}, which is not known.",
+            hint="Use a newer version of mlxspec, or another draft.",
+        )
     return config
 
 

@@ -38,7 +38,7 @@ def make_trained(order: Order, workshop: Workshop) -> Drafting:
     """
     assert order.folder is not None
     target = workshop.target
-    if reason := _unfit(order.config, target):
+    if reason := unfit(order.config, target):
         if not order.automatic:
             raise IncompatiblePair(
                 f"{order.name} cannot draft for {target.name}: {reason}.",
@@ -169,7 +169,7 @@ def _drafting(order: Order, drafter: DraftModel | TargetReader, workshop: Worksh
     return Drafting(order.name, (drafter, workshop.lookup()), steps={drafter.name: measure}, key=order.key)
 
 
-def _unfit(config: Mapping[str, Any], target: LoadedModel) -> str | None:
+def unfit(config: Mapping[str, Any], target: LoadedModel) -> str | None:
     """Why a draft cannot serve, as a sentence without its full stop; None when it can."""
     if config.get("vocabulary") != vocabulary_hash(target.tokenizer.get_vocab()):
         return "it was made for another vocabulary"

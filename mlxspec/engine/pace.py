@@ -104,13 +104,20 @@ def find_pace(
     return pace
 
 
-def last_pace(target_name: str, where: Places) -> Pace | None:
-    """What was learnt last of this target with any draft, models or not; None when nothing was."""
+def last_pace(target_name: str, where: Places, *, guesser: str = "") -> Pace | None:
+    """What was learnt last of this target with any draft, models or not; None when nothing was.
+
+    What knows the step of the drafter that `guesser` names comes before what does not.
+    """
+    other: Pace | None = None
     files = (where.cache / "pace").glob(f"{_file_name(target_name)}-{'?' * DIGITS}.json")
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
-        if (pace := _read(file)) is not None:
+        if (pace := _read(file)) is None:
+            continue
+        if not guesser or guesser in pace.steps:
             return pace
-    return None
+        other = other or pace
+    return other
 
 
 def forget_pace(target: LoadedModel, drafting: Drafting, where: Places) -> None:

@@ -6,13 +6,15 @@ and their names say. Every finding says what to do about it, if there is anythin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mlxspec.decoding.cache import PromptCache
-from mlxspec.drafters.choice import AUTO, LOOKUP, NONE, DraftChoice
-from mlxspec.drafters.loading import automatic_choice, names_a_model
+from mlxspec.drafters.choice import AUTO, LOOKAHEAD, LOOKUP, NONE, DraftChoice
+from mlxspec.drafters.loading import MODEL, automatic_choice, draft_config, names_a_model, refuse_options
+from mlxspec.drafters.trained_maker import unfit
 from mlxspec.errors import ModelError, UsageError
 from mlxspec.lab.machine import Finding, Level
 from mlxspec.lab.prediction import Prediction
@@ -22,6 +24,7 @@ from mlxspec.models.compatibility import incompatibility
 from mlxspec.models.device import dequantise_on_this_device, memory_bytes
 from mlxspec.models.known_size import known_size
 from mlxspec.models.loading import LoadedModel, load_model
+from mlxspec.models.model_folder import is_draft
 from mlxspec.models.model_limits import context_tokens
 from mlxspec.models.registry import ModelSpec, Registry
 from mlxspec.places import Places
@@ -34,25 +37,43 @@ HARD_TO_REACH = 0.8
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model: `size` and `loaded` (weights unread) as far as they are known."""
+    """One model: `size` and `loaded` (weights unread) as far as they are known.
+
+    `trained` is what the folder of a draft says that is no model; such a one is not loaded.
+    """
 
     spec: ModelSpec
     folder: Path | None
     size: ModelSize | None
     loaded: LoadedModel | None
     fault: ModelError | None
+    trained: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, spec: ModelSpec, where: Places) -> ModelFacts:
-        """What its files say, or the registry."""
+    def of(cls, spec: ModelSpec, where: Places, *, as_target: bool = False) -> ModelFacts:
+        """What its files say, or the registry. A target has to be a whole model."""
         folder = sources.find(spec, where)
-        loaded = fault = None
+        loaded = fault = trained = None
         if folder is not None:
             try:
-                loaded = load_model(spec.name, folder, read_weights=False)
+                trained = draft_config(folder) if is_draft(folder) and not as_target else None
+                if trained is None or trained.get("kind", MODEL) == MODEL:
+                    loaded, trained = load_model(spec.name, folder, read_weights=False), None
             except ModelError as error:
                 fault = error
-        return cls(spec, folder, known_size(spec, folder), loaded, fault)
+        return cls(spec, folder, known_size(spec, folder), loaded, fault, trained)
+
+    def unfit_for(self, target: ModelFacts) -> str | None:
+        """Why it cannot draft for a target that is here, without its full stop; None when it can."""
+        assert target.loaded is not None
+        if self.trained is not None:
+            return unfit(self.trained, target.loaded)
+        return None if self.loaded is None else incompatibility(target.loaded, self.loaded)
+
+    @property
+    def read(self) -> bool:
+        """Whether its files say what it is."""
+        return self.loaded is not None or self.trained is not None
 
     @property
     def caches(self) -> dict[str, str]:
@@ -127,10 +148,9 @@ class Pair:
                 f"{self.draft.spec.name} cannot draft for {target.name}: {self.reason}.",
                 "Choose a draft of the same family, or --draft lookup.",
             )
-        elif self.target.loaded and self.draft.loaded:
-            yield Finding(
-                Level.GOOD, f"{self.draft.spec.name} may draft for {target.name}: their tokens are the same."
-            )
+        elif self.target.loaded and self.draft.read:
+            why = "their tokens are the same" if self.draft.loaded else "it was made for such a target"
+            yield Finding(Level.GOOD, f"{self.draft.spec.name} may draft for {target.name}: {why}.")
         elif target.draft == self.draft.spec.name:
             yield Finding(
                 Level.GOOD,
@@ -196,7 +216,7 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
     if choice.name == AUTO:
         choice = automatic_choice(choice, spec, registry, where)
     draft_spec = registry.resolve(choice.name) if names_a_model(choice) else None
-    facts = ModelFacts.of(spec, where)
+    facts = ModelFacts.of(spec, where, as_target=True)
     draft_facts = None if draft_spec is None else ModelFacts.of(draft_spec, where)
     longest = facts.context_tokens
     if context is not None and (context < 1 or (longest is not None and context > longest)):
@@ -204,8 +224,10 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
         raise UsageError(f"--context cannot be {context} here.", hint=f"Give a number from 1{most}.")
     tokens = context or min(DEFAULT_CONTEXT, longest or DEFAULT_CONTEXT)
     reason = None
-    if draft_facts and draft_facts.loaded and facts.loaded and not choice.translate:
-        reason = incompatibility(facts.loaded, draft_facts.loaded)
+    if draft_facts and draft_facts.trained:
+        refuse_options(choice, meant=choice.name)
+    if draft_facts and facts.loaded and not choice.translate:
+        reason = draft_facts.unfit_for(facts)
     budget, largest = _budget(facts, draft_facts, tokens)
     return Pair(
         target=facts,
@@ -217,7 +239,12 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
         largest=largest,
         prediction=None
         if choice.name == NONE
-        else Prediction.of(spec.name, _size_ratio(facts, draft_facts), where),
+        else Prediction.of(
+            spec.name,
+            _size_ratio(facts, draft_facts, choice),
+            where,
+            guesser=_guesser(draft_facts, choice),
+        ),
     )
 
 
@@ -232,10 +259,19 @@ def _budget(target: ModelFacts, draft: ModelFacts | None, context: int) -> tuple
     return budget, largest_context(*sizes, available_bytes=memory, float32=float32) if known else None
 
 
-def _size_ratio(target: ModelFacts, draft: ModelFacts | None) -> float | None:
+def _guesser(draft: ModelFacts | None, choice: DraftChoice) -> str:
+    """What the drafter is called whose guesses cost something; "" when none does."""
+    if draft is None:
+        return "" if choice.name in (LOOKUP, LOOKAHEAD) else choice.name.partition(":")[0]
+    if draft.trained is not None:
+        return str(draft.trained["kind"])
+    return "translated" if choice.translate else "draft_model"
+
+
+def _size_ratio(target: ModelFacts, draft: ModelFacts | None, choice: DraftChoice) -> float | None:
     """Bytes of the draft / bytes of the target; 0 for lookup, None when they are not known."""
     if draft is None:
-        return 0.0
+        return None if _guesser(draft, choice) else 0.0
     if draft.size is None or target.size is None or not target.size.stored_bytes:
         return None
     return draft.size.stored_bytes / target.size.stored_bytes

@@ -34,18 +34,21 @@ class Prediction:
     plain_tokens_per_s: float | None
 
     @classmethod
-    def of(cls, target_name: str, size_ratio: float | None, where: Places) -> Prediction | None:
+    def of(
+        cls, target_name: str, size_ratio: float | None, where: Places, *, guesser: str = "draft_model"
+    ) -> Prediction | None:
         """From what was measured of this target here, else what was published about this chip.
 
         Args:
             target_name: as the registry calls it.
             size_ratio: bytes of the draft / bytes of the target, 0 for lookup, None for unknown.
             where: mlxspec's folders.
+            guesser: the drafter's name, "" for one whose guesses cost nothing.
         """
-        pace = last_pace(target_name, where)
+        pace = last_pace(target_name, where, guesser=guesser)
         if pace is not None:
             plain_s = pace.curve.seconds(1)
-            step = pace.steps.get("draft_model")
+            step = pace.steps.get(guesser)
             cost = 0.0 if size_ratio == 0 else step / plain_s if step else size_ratio
             if cost is not None:
                 return cls("measured here", pace.curve.relative(), cost, 1.0 / plain_s)

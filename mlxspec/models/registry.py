@@ -18,18 +18,19 @@ from mlxspec.errors import InvalidRegistry, UnknownModel
 from mlxspec.places import Places
 
 FILE_NAME = "models.toml"
+_PACKAGE = Path(__file__).resolve().parents[1]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 HUB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.+!_-]*")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 _TOP_KEYS = ("default_target", "models")
-_SOURCE_KEYS = ("repo", "path", "package")
+_SOURCE_KEYS = ("repo", "path", "package", "shipped")
 _KEY_OF_SOURCE = {"revision": "repo", "file": "package", "sha256": "package"}
 _MODEL_KEYS = (*_SOURCE_KEYS, *_KEY_OF_SOURCE, "draft", "download_gb", "sampling")
 _SAMPLING_KEYS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _KEYS_SENTENCE = f"The keys of a model are {', '.join(_MODEL_KEYS)}."
-_ONE_SOURCE = "Give exactly one of repo, path, or package with file and sha256."
+_ONE_SOURCE = "Give exactly one of repo, path, shipped, or package with file and sha256."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,19 @@ class PathSource:
     path: Path
 
 
-Source = PackageSource | RepoSource | PathSource
+@dataclass(frozen=True, slots=True)
+class ShippedSource:
+    """A draft's folder that came with mlxspec."""
+
+    folder: str
+
+    @property
+    def path(self) -> Path:
+        """Where it is; in a wheel and in a source tree alike."""
+        return _PACKAGE / "shipped" / self.folder
+
+
+Source = PackageSource | RepoSource | PathSource | ShippedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +151,10 @@ def shipped_file() -> Path:
     Raises:
         InvalidRegistry: it is in neither.
     """
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package, package.parent):
+    for folder in (_PACKAGE, _PACKAGE.parent):
         if (folder / FILE_NAME).is_file():
             return folder / FILE_NAME
-    raise InvalidRegistry(f"{package / FILE_NAME} is missing.", hint="Install mlxspec again.")
+    raise InvalidRegistry(f"{_PACKAGE / FILE_NAME} is missing.", hint="Install mlxspec again.")
 
 
 class _Reader:
@@ -249,6 +261,8 @@ class _Table:
             case "path":
                 # Relative to the file that says it, wherever mlxspec is started from.
                 return PathSource(self._file.parent / Path(self._text("path")).expanduser())
+            case "shipped":
+                return ShippedSource(self._text("shipped", NAME, "a folder's name"))
             case _:
                 package = self._text("package", _REQUIREMENT, "NAME==VERSION")
                 sha256 = self._text("sha256", _SHA256, "64 hexadecimal digits")

