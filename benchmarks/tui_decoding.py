@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+BAR = 0.97
 SEED = "1"
 PROMPT = "Write a long story about a fox who learns to sail. Describe every day of the journey."
 
@@ -42,6 +43,8 @@ def main() -> None:
     if asked.inside:
         _inside(asked, Path(asked.inside))
         return
+    from bar import against
+
     with tempfile.TemporaryDirectory() as folder:
         home = os.environ.get("MLXSPEC_HOME", folder)
         threads = {name: str(asked.threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
@@ -53,11 +56,15 @@ def main() -> None:
             alone = _to_a_file(asked, environment, folder)
             pairs.append((alone, watched or _in_the_app(asked, environment, result)))
         del pairs[0]  # it fetches, converts and calibrates
-    print(f"json_tokens_per_s    {statistics.median(alone for alone, _ in pairs):.2f}")
-    print(f"app_tokens_per_s     {statistics.median(watched for _, watched in pairs):.2f}")
-    print(f"ratio                {statistics.median(watched / alone for alone, watched in pairs):.3f}")
-    print(f"ratios               {' '.join(f'{watched / alone:.3f}' for alone, watched in pairs)}")
-    print(f"load                 {os.getloadavg()[0]:.1f}")
+    ratio = statistics.median(watched / alone for alone, watched in pairs)
+    if asked.threads < (os.cpu_count() or 1):
+        against("app_to_json_speed", ratio, least=BAR)
+    else:
+        print(f"{'app_to_json_speed':28} {ratio:.3f}   no bar: no core is left to the app")
+    print(f"{'pairs':28} {' '.join(f'{watched / alone:.3f}' for alone, watched in pairs)}")
+    print(f"{'json_tokens_per_s':28} {statistics.median(alone for alone, _ in pairs):.2f}")
+    print(f"{'app_tokens_per_s':28} {statistics.median(watched for _, watched in pairs):.2f}")
+    print(f"{'load':28} {os.getloadavg()[0]:.1f}")
 
 
 def _to_a_file(asked: argparse.Namespace, environment: dict[str, str], folder: str) -> float:

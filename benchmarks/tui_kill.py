@@ -38,6 +38,7 @@ def main() -> None:
     if asked.inside:
         _inside()
         return
+    from bar import against
     from tui_terminal import Terminal, python
 
     from mlxspec.chat.store import Store, database_path
@@ -83,8 +84,8 @@ def main() -> None:
                 sound = db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
             if last < due or words != list(range(len(words))) or not sound:
                 raise SystemExit(f"kill {number + 1}: {due} was due, {last} was saved, sound: {sound}")
-    print(f"kills             {asked.times}")
-    print(f"most_lost_s       {worst:.2f}")
+    against("most_lost_s", worst, LOST_S)
+    print(f"{'kills':28} {asked.times}, the database intact after each")
 
 
 def _inside() -> None:

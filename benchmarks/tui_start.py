@@ -22,12 +22,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from bar import against
 from tui_terminal import Terminal
 
 PICTURE, LOADED = "sk anything", " + "  # the composer's hint; target and drafter in the status line
 LETTERS = [chr(code) for code in range(0x0410, 0x0450)]
 PAUSE_S = 0.03
 LOADING_S = 3.0
+BAR_S = 0.6
 
 
 class Start:
@@ -81,10 +83,12 @@ def main() -> None:
     pictures = [start.picture_s for start in starts]
     first = [start.keys_s[0] for start in starts]
     keys = sorted(key for start in starts for key in start.keys_s)
-    print(f"first_picture_s   median {statistics.median(pictures):.3f}  worst {max(pictures):.3f}")
-    print(f"first_key_s       median {statistics.median(first):.3f}  worst {max(first):.3f}")
-    print(f"loading_key_s     p95 {keys[int(0.95 * len(keys))]:.3f}  worst {keys[-1]:.3f}  keys {len(keys)}")
-    print(f"load              {os.getloadavg()[0]:.1f}")
+    against("first_picture_s", statistics.median(pictures), BAR_S)
+    print(f"{'starts':28} {len(starts)}, the slowest {max(pictures):.3f}")
+    print(f"{'first_key_s':28} {statistics.median(first):.3f}, the slowest {max(first):.3f}")
+    print(f"{'keys_while_loading':28} {len(keys)}, every one was shown")
+    print(f"{'key_while_loading_p95_s':28} {keys[int(0.95 * len(keys))]:.3f}, the slowest {keys[-1]:.3f}")
+    print(f"{'load':28} {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tui"), str(ROOT / "benchmarks")]
 
+FIGURES = ("ms_per_token", "first_tenth_ms_per_token", "last_tenth_ms_per_token")
+BAR_MS, BAR_GROWTH = 0.3, 1.2
+
 
 def main() -> None:
     """Run the app in a terminal and print what it measured."""
@@ -35,6 +38,7 @@ def main() -> None:
     if asked.inside:
         _inside(asked.rate, asked.tokens, asked.every_frame, Path(asked.inside))
         return
+    from bar import against
     from tui_terminal import Terminal, python
 
     with tempfile.TemporaryDirectory() as folder:
@@ -47,6 +51,9 @@ def main() -> None:
         terminal = Terminal(command, env={"MLXSPEC_HOME": folder})
         terminal.wait(60 + 3 * asked.tokens / asked.rate)
         measured = json.loads(result.read_text())
+    per_token, first, last = (measured.pop(name) for name in FIGURES)
+    against("ms_per_token", per_token, BAR_MS)
+    against("last_tenth_to_first_tenth", last / first, BAR_GROWTH)
     measured["bytes_written"] = terminal.written
     for name, value in measured.items():
         print(f"{name:28} {value:.4f}" if isinstance(value, float) else f"{name:28} {value}")
