@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from tui import collector
 from tui.options import ChatOptions
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def run(**options: Any) -> int:
     if os.environ.get("NO_COLOR") == "":
         # Set but empty means colours (no-color.org).
         del os.environ["NO_COLOR"]
+    collector.pause()  # until models are loaded; it would look at all that is imported
     from tui.app import ChatApp
 
     return run_app(ChatApp(ChatOptions(**options)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
@@ -14,6 +15,8 @@ from mlxspec.decoding.cost import VerifyCurve
 from mlxspec.engine.pace import Pace
 from mlxspec.events import Downloading, Loaded, Loading, Notice, Prefill
 from mlxspec.places import places
+from tui import collector, launch
+from tui.app import ChatApp
 from tui.status_line import Status
 
 LONG = "word " * 400
@@ -64,6 +67,23 @@ print("mlx.core" in [name for name, _, _ in heavy])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[] []\nTrue\n"
+
+
+async def test_nothing_is_collected_until_models_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun_with = []
+
+    def begin(_app: ChatApp) -> int:
+        begun_with.append(gc.isenabled())
+        return 0
+
+    monkeypatch.setattr(launch, "run_app", begin)
+    try:
+        launch.run()
+        async with stage():
+            assert begun_with == [False]
+            assert gc.isenabled()
+    finally:
+        collector.reset()
 
 
 async def test_prefill_is_shown_as_it_goes() -> None:
