@@ -101,6 +101,7 @@ def test_doctor_says_that_it_fits_its_target_and_what_it_costs(capsys: pytest.Ca
     assert code == 0
     assert (report["drafter"], report["compatible"], report["reason"]) == (NAME, True, None)
     assert report["draft"]["on_disk"]
+    assert report["draft"]["context_tokens"] is None, "it reads as far as its target"
     assert report["prediction"]["draft_cost"] > 0
     assert report["budget"]["draft_cache_bytes"] > 0
 

@@ -129,6 +129,13 @@ def _source(source: Source) -> str:
             return str(source.path)
 
 
+def _size(size_gb: float | None) -> str:
+    """Gigabytes, or megabytes for what is small."""
+    if size_gb is None:
+        return "?"
+    return f"{size_gb:.2f} GB" if size_gb >= 0.05 else f"{size_gb * 1000:.0f} MB"
+
+
 def _print_table(rows: list[Row]) -> None:
     cells = [("", "NAME", "SIZE", "ON DISK", "FITS", "DRAFT", "SOURCE")]
     for row in rows:
@@ -136,7 +143,7 @@ def _print_table(rows: list[Row]) -> None:
             (
                 "*" if row.default else "",
                 row.name,
-                "?" if row.size_gb is None else f"{row.size_gb:.2f} GB",
+                _size(row.size_gb),
                 YES if row.on_disk else NO,
                 "-" if row.only_drafts else row.fits or "?",
                 "-" if row.only_drafts else row.draft or "lookup",

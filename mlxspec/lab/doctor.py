@@ -82,8 +82,8 @@ class ModelFacts:
 
     @property
     def context_tokens(self) -> int | None:
-        """How many tokens it was made for, when its config.json is here."""
-        known = self.size is not None and "model_type" in self.size.config
+        """How many tokens it was made for, when its config.json is here; a trained draft follows its target."""
+        known = self.trained is None and self.size is not None and "model_type" in self.size.config
         return context_tokens(self.size.config) if self.size and known else None
 
     def findings(self) -> Iterator[Finding]:
@@ -185,10 +185,12 @@ class Pair:
         if self.drafter == NONE:
             return
         if self.prediction is None:
+            here = all(facts.folder is not None for facts in (self.target, self.draft) if facts is not None)
+            when = "" if here else "Once the files are here, "
             yield Finding(
                 Level.ADVICE,
                 f"What guesses cost {self.target.spec.name} here is not known.",
-                "Once it is on disk, `mlxspec doctor --calibrate` measures it; so does the first answer.",
+                f"{when}`mlxspec doctor --calibrate` measures it; so does the first answer.",
             )
             return
         least = self.prediction.break_even
