@@ -79,6 +79,8 @@ def _entry(name: str, summary: str, width: int) -> list[Content]:
     """A name and what it means, beside it or, where there is no room, below it."""
     if width < 2 * _NAME_CELLS:
         return [Content.styled(name, "$accent"), *_paragraph(summary, width, "  ")]
+    if len(name) > _NAME_CELLS - 3:
+        return [Content.styled(f"  {name}", "$accent"), *_paragraph(summary, width, " " * _NAME_CELLS)]
     first, *others = _paragraph(summary, width, " " * _NAME_CELLS)
     return [Content.styled(f"  {name:<{_NAME_CELLS - 2}}", "$accent") + first[_NAME_CELLS:], *others]
 

@@ -88,9 +88,10 @@ class Keys:
             app.page.hint("Press Ctrl+C once more to leave")
 
     def escape(self) -> None:
-        """Esc: stop the answer, or a download; keep everything."""
+        """Esc: stop the answer, or a download, and keep everything; else close the inspector."""
         app = self._app
         if app.actions.answers.give_up_editing() or not app.begun:
             return
         if not (app.conversation.stop() or app.loader.cancel() or app.actions.models.cancel_pull()):
+            app.inspector.close()
             app.page.mark(None)

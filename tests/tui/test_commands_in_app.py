@@ -11,6 +11,8 @@ from textual.widgets import OptionList
 
 from mlxspec.chat.commands import COMMANDS, KEYS, Takes, key_text
 from mlxspec.events import Loaded
+from tui.help import help_text
+from tui.palette import Palette
 
 ALL_NAMES = {command.name for command in COMMANDS}
 
@@ -217,3 +219,11 @@ async def test_quit_leaves() -> None:
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value == 0
     assert s.app.engine.closed  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [16, 40, 60, 100])
+def test_help_keeps_names_apart_from_what_they_mean(width: int) -> None:
+    lines = help_text(Palette("dark", colour=True), width).plain.split("\n")
+    for command in COMMANDS:
+        (line,) = [line for line in lines if line.strip().startswith(command.written)]
+        assert line.strip().removeprefix(command.written)[:2].strip() == ""

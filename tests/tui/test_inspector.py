@@ -47,6 +47,9 @@ async def test_what_is_typed_meanwhile_goes_to_the_composer() -> None:
         await s.press("ctrl+o", "n", "e", "w")
         assert s.app.composer.text == "new"
         assert s.app.inspector.entry is not None
+        await s.press("escape")
+        assert s.app.inspector.entry is None
+        assert s.app.composer.text == "new"
 
 
 async def test_a_click_on_a_token_asks_why() -> None:
