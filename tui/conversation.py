@@ -121,7 +121,6 @@ class Conversation:
         """Show a saved chat, or begin a new one."""
         self.stop(at_once=True)
         self.queue.clear()
-        self.context_used = self.last_stats = self.meter = None
         self._warned_of_context = False
         self._show(self._app.saved.open(chat))
 
@@ -324,7 +323,17 @@ class Conversation:
             shown=self._app.transcript.entries,
             coloured=self._app.page.coloured,
         )
+        self._take_figures(entries)
         self._app.page.show_entries(entries)
+
+    def _take_figures(self, entries: Sequence[Entry]) -> None:
+        """What is known of the chat's last answer, and of the context behind it."""
+        answers = [entry for entry in entries if isinstance(entry, AnswerEntry)]
+        stats = answers[-1].stats if answers else None
+        self.meter, self.last_stats, self.context_used = None, None, None
+        if stats:
+            self.last_stats = dict(stats)
+            self.context_used = int(stats.get("prompt_tokens", 0)) + int(stats.get("tokens", 0))
 
     def _index_of(self, wanted: int | None, messages: Sequence[SavedMessage]) -> int:
         return next((at for at, message in enumerate(messages) if message.id == wanted), -1)

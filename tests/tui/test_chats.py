@@ -44,6 +44,10 @@ async def test_a_chat_is_resumed_with_its_colours() -> None:
     async with stage(options=ChatOptions(resume=True)) as s:
         assert "the question" in s.screen
         assert "the answer" in s.screen
+        assert "context 1 %" in s.status
+        await s.send("/new")
+        assert "context" not in s.status
+        await s.press("ctrl+s", "enter")
         await s.press("ctrl+t")
         assert "draft's\u00a0guess" in s.screen
         await s.ask("more")
@@ -70,7 +74,7 @@ async def test_retry_makes_a_branch_beside_the_answer() -> None:
 
 
 async def test_editing_an_earlier_message_keeps_the_old_branch() -> None:
-    async with stage(Script([answer_of("a"), answer_of("b"), answer_of("c")])) as s:
+    async with stage(Script([answer_of("a"), answer_of("b", prompt_tokens=90), answer_of("c")])) as s:
         await s.ask("first")
         await s.ask("second")
         await s.send("/edit 1")
@@ -84,6 +88,7 @@ async def test_editing_an_earlier_message_keeps_the_old_branch() -> None:
         column = s.screen.split("\n")[row].index("‹")
         await s.pilot.click("Transcript", offset=(column, row))
         await s.until(lambda: [q.text for q in s.questions] == ["first", "second"])
+        assert s.app.conversation.context_used == 90 + 1
         assert [answer.text for answer in s.answers] == ["a", "b"]
 
 
