@@ -366,6 +366,9 @@ def test_the_datastore_is_read_when_asked_for_and_never_added_to(
         ["--save", "speed.gif"],
         ["--num-draft", "0"],
         ["--save", "nowhere/speed.svg"],
+        ["--save", "/dev/null/speed.svg"],
+        ["--save", "folder.svg"],
+        ["--draft", ","],
         ["--prompt", ""],
         ["--prompts", "nowhere.jsonl"],
         ["--prompts", "nowhere.jsonl", "--prompt", "Hello"],
@@ -376,11 +379,12 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(
     args: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.svg").mkdir()
     assert run_program(["bench", *args]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert len(captured.err.splitlines()) == 2  # what happened, and what to do
-    assert list(tmp_path.glob("*.*")) == []
+    assert [file.name for file in tmp_path.glob("*.*")] == ["folder.svg"]
 
 
 @pytest.mark.parametrize(
@@ -399,6 +403,12 @@ def test_a_broken_prompts_file_is_named_with_its_line(tmp_path: Path, content: b
     file.write_bytes(content)
     with pytest.raises(UsageError, match=message):
         chosen_prompts(file, None, None)
+
+
+def test_a_prompt_may_hold_any_line_separator_but_the_line_feed(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes('\ufeff{"prompt": "a\u2028b\x85c"}\r\n'.encode())
+    assert chosen_prompts(file, None, None) == (BenchPrompt("all", "a\u2028b\x85c"),)
 
 
 def test_the_limit_takes_the_first_prompts(tmp_path: Path) -> None:

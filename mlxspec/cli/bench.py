@@ -9,6 +9,7 @@ import platform
 import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
+from errno import EISDIR
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,10 +100,10 @@ def bench(
         num_draft=None if num_draft is None else at_least_one("--num-draft", num_draft),
     )
     picture = None if save is None else Picture(save)
-    names = [part for text in draft or ["auto"] for part in text.split(",") if part]
+    names = [part.strip() for text in draft or ["auto"] for part in text.split(",") if part.strip()]
+    if not names:
+        raise UsageError("--draft is empty.", hint="Give a name, lookup or none, or leave it out.")
     measured = _measure(target, names, plan, datastore=datastore)
-    if picture is not None:
-        picture.write(measured)
     if as_json:
         print(json.dumps(measured.as_dict()))
     elif as_csv:
@@ -111,6 +112,8 @@ def bench(
         print(csv_text(measured.results), end="")
     else:
         print(visible("\n".join(measured.lines(plot=plot))))
+    if picture is not None:  # last: what took so long to measure is not lost when this fails
+        picture.write(measured)
     if measured.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -192,10 +195,13 @@ class Picture:
                 "Saving a PNG needs the package resvg-py, which is not installed.",
                 hint="Run `pip install 'mlxspec[png]'`, or give a name that ends in .svg.",
             )
-        if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-            raise UsageError(
-                f"{path} cannot be written.", hint="Give a file in a folder that you may write to."
-            )
+        try:
+            if path.is_dir():
+                raise IsADirectoryError(EISDIR, "Is a directory")
+            with tempfile.TemporaryFile(dir=path.parent):  # asking about permissions does not tell
+                pass
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     @property
     def _as_png(self) -> bool:
@@ -205,17 +211,26 @@ class Picture:
         """Put the picture there."""
         from mlxspec.lab.bench_plot import png, svg
 
+        text = svg(measured.results, measured.title)
+        content = png(text) if self._as_png else text.encode()
         try:
-            with tempfile.NamedTemporaryFile(dir=self._path.parent, delete=False) as file:
-                text = svg(measured.results, measured.title)
-                file.write(png(text) if self._as_png else text.encode())
-            Path(file.name).chmod(0o644)
-            Path(file.name).replace(self._path)
+            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".speed-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                Path(temporary).chmod(0o644)
+                Path(temporary).replace(self._path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
         except OSError as error:
-            raise UsageError(
-                f"{self._path} cannot be written: {error.strerror or error}.",
-                hint="Give a file in a folder that you may write to.",
-            ) from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"{self._path} cannot be written: {error.strerror or error}.",
+            hint="Give a file in a folder that you may write to.",
+        )
 
 
 def temperatures(text: str) -> tuple[float, ...]:

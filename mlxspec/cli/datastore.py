@@ -97,7 +97,7 @@ def on() -> None:
 
 @app.command()
 def off() -> None:
-    """Neither learn nor guess from what was learnt; it stays on disk until it is cleared."""
+    """Neither learn nor guess; what was learnt stays on disk."""
     change_setting(places(), "datastore", False)
     print("The datastore is off.")
 
@@ -114,7 +114,10 @@ def learn(
         ),
     ] = None,
 ) -> None:
-    """Learn text or code, such as your notes or your codebase, so that its words are guessed."""
+    """Learn text or code, such as notes or a codebase.
+
+    Its words are guessed then, in every chat with this target.
+    """
     texts = [_text(file) for file in files]
     from mlxspec.drafters.datastore import datastore_path
     from mlxspec.models.loading import load_tokenizer

@@ -82,7 +82,7 @@ class ModelFacts:
 
     @property
     def context_tokens(self) -> int | None:
-        """How many tokens it was made for, when its config.json is here; a trained draft follows its target."""
+        """How many tokens it was made for, by its config.json; None for a trained draft."""
         known = self.trained is None and self.size is not None and "model_type" in self.size.config
         return context_tokens(self.size.config) if self.size and known else None
 

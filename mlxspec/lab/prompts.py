@@ -32,7 +32,7 @@ def read_prompts(path: Path) -> list[BenchPrompt]:
         UsageError: the file cannot be read, is empty, or has a line that is not such an object.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text in UTF-8.", hint="Give a JSON Lines file.") from error
     except (OSError, ValueError) as error:
@@ -65,7 +65,7 @@ def chosen_prompts(file: Path | None, text: str | None, limit: int | None) -> tu
 def parse_prompts(text: str, name: str) -> list[BenchPrompt]:
     """As `read_prompts`, from the file's text; `name` is for the messages."""
     prompts: list[BenchPrompt] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
