@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -18,6 +19,11 @@ from textual.widgets.option_list import Option
 from mlxspec.chat.commands import key_text
 from tui.links import clickable
 from tui.shown import one_line
+from tui.wrapping import cut_to
+
+LABEL_CELLS = 40
+MOST_ROWS = 24
+ROWS_AROUND, FEW_ROWS_AROUND = 6, 2  # border, what is typed and the hints; what is typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class Chooser(ModalScreen[Choice | None]):
         }
         & Input { border: none; height: 1; padding: 0 1; background: $surface; margin: 0 0 1 0; }
         & OptionList {
-            height: auto; max-height: 24; border: none; padding: 0; background: $background;
+            height: auto; border: none; padding: 0; background: $background;
             scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis;
         }
         & OptionList:focus { border: none; background-tint: transparent; }
@@ -117,6 +123,12 @@ class Chooser(ModalScreen[Choice | None]):
         self.query_one(Input).focus()
         self._show(self._typed)
 
+    def on_resize(self, event: events.Resize) -> None:
+        """The list leaves room for what stands around it."""
+        around = FEW_ROWS_AROUND if self.has_class("-short") else ROWS_AROUND
+        height = event.size.height if self.has_class("-short") else int(0.9 * event.size.height)
+        self.query_one(OptionList).styles.max_height = max(1, min(MOST_ROWS, height - around))
+
     def on_input_changed(self, event: Input.Changed) -> None:
         """Something else is typed."""
         self._show(event.value)
@@ -170,7 +182,9 @@ class Chooser(ModalScreen[Choice | None]):
 
     def _show(self, typed: str, current: str | None = None) -> None:
         rows = self._find(typed) if self._find is not None else _narrowed(self._rows, typed)
-        width = min(40, max((len(one_line(row.label)) for row in rows if not row.heading), default=0))
+        width = min(
+            LABEL_CELLS, max((cell_len(one_line(row.label)) for row in rows if not row.heading), default=0)
+        )
         found = self.query_one(OptionList)
         found.clear_options()
         found.add_options([_option(row, width) for row in rows])
@@ -181,8 +195,13 @@ class Chooser(ModalScreen[Choice | None]):
         if at is None:
             at = next((i for i, row in enumerate(rows) if row.enabled and not row.heading), None)
         found.highlighted = at
-        if at is not None and all(row.heading for row in rows[:at]):
-            self.call_after_refresh(found.scroll_home, animate=False)  # the heading above it is seen, too
+        self.call_after_refresh(self._see_what_is_above)
+
+    def _see_what_is_above(self) -> None:
+        """Scroll no further than the marked row asks for: what is above it is seen, too."""
+        found = self.query_one(OptionList)
+        found.scroll_to(y=0, animate=False, immediate=True)
+        found.scroll_to_highlight()
 
 
 def _hint(key: str, does: str) -> Content:
@@ -193,7 +212,10 @@ def _option(row: Row, width: int) -> Option:
     label = one_line(row.label)
     if row.heading:
         return Option(Content.styled(label, "bold"), id=row.id, disabled=True)
-    content = Content.assemble((f"  {label.ljust(width)}", ""), ("  " + one_line(row.detail), "$muted"))
+    if row.detail:
+        label = cut_to(label, LABEL_CELLS)
+        label += " " * (width - cell_len(label))
+    content = Content.assemble((f"  {label}", ""), ("  " + one_line(row.detail), "$muted"))
     if row.note:
         content = Content("\n").join([content, Content.styled("    " + one_line(row.note), "$muted")])
     return Option(content, id=row.id, disabled=not row.enabled)

@@ -12,6 +12,7 @@ from textual.widgets import OptionList
 from mlxspec.chat.commands import COMMANDS, KEYS, Takes, key_text
 from mlxspec.events import Loaded
 from tui.help import help_text
+from tui.options import ChatOptions
 from tui.palette import Palette
 
 ALL_NAMES = {command.name for command in COMMANDS}
@@ -227,3 +228,20 @@ def test_help_keeps_names_apart_from_what_they_mean(width: int) -> None:
     for command in COMMANDS:
         (line,) = [line for line in lines if line.strip().startswith(command.written)]
         assert line.strip().removeprefix(command.written)[:2].strip() == ""
+
+
+@pytest.mark.parametrize(("size", "hinted"), [((80, 24), True), ((120, 40), True), ((40, 12), False)])
+async def test_a_long_list_leaves_room_for_its_keys_and_shows_what_is_above_the_chosen(
+    size: tuple[int, int], hinted: bool
+) -> None:
+    async with stage(size=size, options=ChatOptions(draft="lookahead")) as s:
+        await s.send("/draft")
+        await s.until(lambda: "lookahead" in s.screen and "auto" in s.screen)
+        assert ("Esc close" in s.screen) == hinted
+
+
+async def test_long_titles_leave_room_for_what_stands_beside_them() -> None:
+    async with stage(size=(80, 24)) as s:
+        await s.ask("日本語 " * 12 + "title")
+        await s.send("/search title")
+        await s.until(lambda: "user" in s.screen)
