@@ -207,7 +207,14 @@ def test_the_command_trains_and_says_plainly_what_it_brings(
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--minutes", "0"], ["--tokens", "0"], ["--draft-vocab", "1"], ["--prompts", "nowhere.jsonl"]]
+    "wrong",
+    [
+        ["--minutes", "0"],
+        ["--steps", "0"],
+        ["--tokens", "0"],
+        ["--draft-vocab", "1"],
+        ["--prompts", "nowhere.jsonl"],
+    ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_program(["distill", *wrong]) == 2

@@ -125,9 +125,10 @@ def test_training_sees_the_guesses_that_the_drafter_makes(
     from mlxspec.training.unrolled import unrolled
 
     student: Any = make_student("head", target, Teacher(target, None))
+    student.module.output.weight = student.module.output.weight[::-1]  # its own, no longer the target's
     (batch,) = batches_of(target, corpus, tmp_path, (LAST,)).parts([6])
     states = HiddenStates(target.model)
-    embed, head = embedding_of(states), head_of(states, None)
+    embed, head, output = embedding_of(states), head_of(states, None), student.module.output
     after = mx.concatenate([batch.tokens[:, 1:], batch.tokens[:, -1:]], axis=1)
     tokens = list(read_corpus(corpus)[6].ids)
     for place in (8, 17):
@@ -140,7 +141,7 @@ def test_training_sees_the_guesses_that_the_drafter_makes(
         # What the drafter guessed stands where the corpus has its own tokens.
         fed = mx.array([[*after[0, : place + 1].tolist(), *guesses, *[0] * 3]])  # type: ignore[misc]
         rows = unrolled(student.module, batch.rows[LAST][:, : fed.shape[1]], embed(fed), 3)
-        said = [int(mx.argmax(head(made[0, place + step])).item()) for step, made in enumerate(rows)]
+        said = [int(mx.argmax(output(made[0, place + step])).item()) for step, made in enumerate(rows)]
         assert said == guesses
 
 

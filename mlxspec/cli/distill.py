@@ -67,6 +67,9 @@ def distill(
         ),
     ] = None,
     minutes: Annotated[float, typer.Option(metavar="N", help="Minutes of training.")] = 60.0,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Steps of training, instead of as many as --minutes hold.")
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="One seed, one corpus and order.")] = 0,
     vocabulary: Annotated[
         int, typer.Option("--draft-vocab", metavar="N", help="Tokens that the draft can guess.")
@@ -84,7 +87,7 @@ def distill(
 
     Ctrl-C stops at any time; --resume goes on. The folder that is written is what --draft takes.
     """
-    _check(tokens=tokens, minutes=minutes, vocabulary=vocabulary)
+    _check(tokens=tokens, minutes=minutes, steps=steps, vocabulary=vocabulary)
     texts = _texts(prompts, chats=chats)
     from mlxspec.lab.prompts import bench_prompts
     from mlxspec.training.distilling import Ears, Wish, distill, user_prompts
@@ -95,6 +98,7 @@ def distill(
         corpus=None if corpus is None else str(corpus.resolve()),
         tokens=tokens,
         minutes=minutes,
+        steps=steps,
         seed=seed,
         vocabulary=vocabulary,
         layers=layers,
@@ -178,9 +182,11 @@ def lines_of(outcome: Outcome, folder: Path) -> list[str]:
     return lines
 
 
-def _check(*, tokens: int | None, minutes: float, vocabulary: int) -> None:
+def _check(*, tokens: int | None, minutes: float, steps: int | None, vocabulary: int) -> None:
     if tokens is not None and tokens < 1:
         raise UsageError(f"--tokens cannot be {tokens}.", hint="Give --tokens 1 or more.")
+    if steps is not None and steps < 1:
+        raise UsageError(f"--steps cannot be {steps}.", hint="Give --steps 1 or more.")
     if not minutes > 0:
         raise UsageError(f"--minutes cannot be {minutes:g}.", hint="Give more than 0.")
     if vocabulary < 2:

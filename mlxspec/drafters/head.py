@@ -2,7 +2,8 @@
 
 EAGLE (Li et al. 2024, arXiv 2401.15077) and Hydra (Ankner et al. 2024, arXiv 2402.05109). The layer's
 output stands in for the target's next hidden state, so that it can go on from its own guesses.
-Embedding and output head are the target's; the head may be trimmed to the tokens that occur.
+The embedding is the target's. The output head is the target's too, or has been trained on from it, as in
+EAGLE-3 (Li et al. 2025, arXiv 2503.01840); it may be trimmed to the tokens that occur.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ class HeadLayer(nn.Module):  # type: ignore[misc]
         shape: arguments of mlx-lm's llama for the layer (`hidden_size`, `num_attention_heads` and so on).
         width: values of a hidden row that is given.
         token_width: values of a row of the target's embedding.
+        columns: tokens of an output head of its own; None to share the target's.
     """
 
-    def __init__(self, shape: Mapping[str, Any], *, width: int, token_width: int) -> None:
+    def __init__(
+        self, shape: Mapping[str, Any], *, width: int, token_width: int, columns: int | None = None
+    ) -> None:
         super().__init__()
         from mlx_lm.models.llama import ModelArgs, TransformerBlock
 
@@ -45,6 +49,7 @@ class HeadLayer(nn.Module):  # type: ignore[misc]
         self.layer = TransformerBlock(args)
         self.norm = nn.RMSNorm(args.hidden_size, eps=eps)
         self.to_hidden = nn.Linear(args.hidden_size, width, bias=False) if args.hidden_size != width else None
+        self.output = None if columns is None else nn.Linear(width, columns, bias=False)
 
     def join(self, hidden: mx.array, token: mx.array) -> mx.array:
         """Rows [.., width] and [.., token_width] -> what the layer reads [.., hidden_size]."""
@@ -70,7 +75,7 @@ class Head:
     Args:
         layer: trained for this target.
         embed: the target's embedding.
-        head: hidden rows -> logits of `ids`.
+        head: hidden rows -> logits of `ids`, for a layer without an output head of its own.
         ids: the target's id of each column of these logits; None for all tokens.
         point: where the target's rows come from (`decoding/hidden.py`).
     """
@@ -92,7 +97,7 @@ class Head:
         self._point = point
         self._layer = layer
         self._embed = embed
-        self._head = head
+        self._head = head if layer.output is None else layer.output
         self._ids = ids
         self._cache = KVCache()
         self._rows = HeardRows()

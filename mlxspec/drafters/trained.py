@@ -3,7 +3,8 @@
 The config, `mlxspec_draft.json`, has these keys: `kind` (a key of `MODULES`), `vocabulary` (the hash of
 the target's tokenizer), `bits` and `group_size` where weights are quantised, and those of its kind:
 
-- head: `shape` (of llama's layer), `width` and `token_width` (of the target's rows), `point`;
+- head: `shape` (of llama's layer), `width` and `token_width` (of the target's rows), `point`, and `columns`
+  where the output head is its own;
 - medusa: `width`, `count`, `point`;
 - exit: `shape`, `width`, `layers`, `mlp`;
 - tiny: `shape`, `columns`.
@@ -38,7 +39,10 @@ Config = Mapping[str, Any]
 
 MODULES: dict[str, Callable[[Config], nn.Module]] = {
     "head": lambda config: HeadLayer(
-        config["shape"], width=config["width"], token_width=config["token_width"]
+        config["shape"],
+        width=config["width"],
+        token_width=config["token_width"],
+        columns=config.get("columns"),
     ),
     "medusa": lambda config: MedusaHeads(config["width"], config["count"]),
     "exit": lambda config: ExitAdapter(config["shape"], mlp=config["mlp"]),

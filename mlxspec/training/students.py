@@ -66,7 +66,14 @@ class Teacher:
         self.ids = ids
         self.scale = scale_of(target.model, states)
         self.head = head_of(states, ids, scale=self.scale)
+        self._width = states.widths[LAST]
         self._whole = head_of(states, None, scale=self.scale)
+
+    def rows(self) -> mx.array:
+        """The output head's weights [columns, width], scale included."""
+        none = self.head(mx.zeros((1, 1, self._width)))[0]  # a bias, where there is one
+        every: mx.array = self.head(mx.eye(self._width)[None])[0] - none
+        return every.T.astype(mx.float32)
 
     def logits(self, batch: Batch) -> mx.array:
         """[b, n, columns]."""
@@ -78,14 +85,18 @@ class Teacher:
 
 
 class HeadStudent:
-    """See `drafters/head.py`; the layer begins as the target's last one, what it reads as the sum of both."""
+    """See `drafters/head.py`.
+
+    The layer begins as the target's last one, what it reads as the sum of both, the output head as the
+    target's rows.
+    """
 
     later_cost = 1.5
 
     def __init__(self, target: LoadedModel, teacher: Teacher) -> None:
         states = HiddenStates(target.model, (LAST,))
         self._embed = embedding_of(states)
-        self._head = teacher.head
+        rows = teacher.rows()
         width = states.widths[LAST]
         token_width = self._embed(mx.array([[0]])).shape[-1]
         self.points: tuple[int, ...] = (LAST,)
@@ -94,6 +105,7 @@ class HeadStudent:
             "shape": layer_shape(target, width),
             "width": width,
             "token_width": token_width,
+            "columns": rows.shape[0],
             "point": LAST,
         }
         self.module: nn.Module = MODULES["head"](self.config)
@@ -101,6 +113,7 @@ class HeadStudent:
         self.module.from_token.weight = mx.eye(*self.module.from_token.weight.shape)
         begin_as(self.module.layer, target.model.layers[-1])
         begin_norm(self.module.norm, states.norm)
+        self.module.output.weight = rows
 
     def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
         """Guess s from position t: the token behind s more, the next token being known."""
@@ -110,7 +123,7 @@ class HeadStudent:
         steps = max(steps for begin, steps in HEAD_STEPS if done >= begin)
         made = unrolled(self.module, batch.rows[LAST], self._embed(after), steps)
         return [
-            Guess(self._head(_from_origin(rows, step)), step + 1, LATER_SHARE**step)
+            Guess(self.module.output(_from_origin(rows, step)), step + 1, LATER_SHARE**step)
             for step, rows in enumerate(made)
         ]
 
@@ -124,7 +137,13 @@ class MedusaStudent:
         self._head = teacher.head
         width = HiddenStates(target.model, (LAST,)).widths[LAST]
         self.points: tuple[int, ...] = (LAST,)
-        self.config: dict[str, Any] = {"kind": "medusa", "width": width, "count": MEDUSA_HEADS, "point": LAST}
+        self.config: dict[str, Any] = {
+            "kind": "medusa",
+            "width": width,
+            "count": MEDUSA_HEADS,
+            "point": LAST,
+            "scale": teacher.scale,
+        }
         self.module: nn.Module = MODULES["medusa"](self.config)
 
     def guesses(self, batch: Batch, done: float = 1.0) -> list[Guess]:
@@ -160,6 +179,7 @@ class ExitStudent:
             "width": width,
             "layers": layers,
             "mlp": True,
+            "scale": teacher.scale,
         }
         self.module: nn.Module = MODULES["exit"](self.config)
         begin_as(self.module, target.model.layers[-1])
