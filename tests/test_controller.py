@@ -213,7 +213,7 @@ def test_where_speculation_never_pays_it_costs_less_than_one_percent(world: Worl
     curve = VerifyCurve.measured({n: world.pass_s(n, 0) for n in range(1, 18)})
     plain = answer(world, Plain(), seed=seed)
     tried = answer(world, adaptive(world, curve=curve), seed=seed)
-    assert tried.seconds < 1.013 * plain.seconds  # 1 %, and 0.3 % for the noise of 2,000 rounds
+    assert tried.seconds <= 1.01 * plain.seconds
     assert tried.parked > 0.95 * tried.rounds
 
 
@@ -222,7 +222,7 @@ def test_a_good_history_in_a_world_that_never_pays_costs_less_than_one_percent()
     for _ in range(200):
         history.record("draft_model", 6, proposed=6)
     world = drafted(flat(0.05))
-    assert answer(world, adaptive(world, history=history)).speedup > 0.987
+    assert answer(world, adaptive(world, history=history)).speedup > 0.99
 
 
 def test_a_draft_that_costs_more_than_it_gives_is_left_alone() -> None:
@@ -247,7 +247,7 @@ def test_a_draft_that_is_dearer_than_calibrated_is_found_out() -> None:
 def test_a_lookup_that_is_too_sure_costs_less_than_one_percent() -> None:
     liar = ScriptedDrafter("lookup", flat(0.03), claims=0.8)
     world = World(costs(LINUX), (liar,), queued=QUEUED, noise=0.05)
-    assert answer(world, adaptive(world)).speedup > 0.987
+    assert answer(world, adaptive(world)).speedup > 0.99
 
 
 @pytest.mark.parametrize(("alpha", "end"), [(0.6, 3), (0.9, 7)])
