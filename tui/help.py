@@ -17,7 +17,7 @@ from tui.legend import MEANINGS
 from tui.palette import Palette
 from tui.wrapping import breaks
 
-_NAME_CELLS = 22
+_NAME_CELLS = 27
 
 
 class Help(ModalScreen[None]):
