@@ -217,6 +217,13 @@ def test_an_unknown_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "qwen3-4b" in capsys.readouterr().err
 
 
+def test_an_exit_behind_a_layer_that_is_not_there_is_refused(
+    models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_program(["doctor", "--target", str(models / "target"), "--draft", "exit:99"]) == 2
+    assert "exit:99 is no draft for a model of" in capsys.readouterr().err
+
+
 def test_an_option_that_would_not_be_used_is_refused(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,8 @@ def audit(
         str,
         typer.Option(
             metavar="NAME",
-            help="Its draft: a name, auto, lookup or lookahead; 3bit or layers:N make one of the target.",
+            help="Its draft: a name, auto, lookup, lookahead or exit:N, options of a draft behind it; 3bit "
+            "or layers:N make one of the target.",
             autocompletion=draft_names,
         ),
     ] = "auto",

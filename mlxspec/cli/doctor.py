@@ -38,7 +38,7 @@ def doctor(
         str,
         typer.Option(
             metavar="NAME",
-            help="Its draft: a name, auto (the one in models.toml), lookup, lookahead, none.",
+            help="Its draft: a name, auto, lookup, lookahead, exit:N, none; options of a draft behind it.",
             autocompletion=draft_names,
         ),
     ] = "auto",

@@ -36,7 +36,8 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The model that guesses; or auto, lookup, lookahead, exit:N, none. [default: auto]",
+            help="The model that guesses; or lookup, lookahead, exit:N, none; or auto: the draft of "
+            "settings.toml, else the target's own, else lookup. [default: auto]",
             autocompletion=draft_names,
         ),
     ] = None,

@@ -6,6 +6,7 @@ and their names say. Every finding says what to do about it, if there is anythin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from mlxspec.decoding.cache import PromptCache
 from mlxspec.drafters.choice import AUTO, LOOKAHEAD, LOOKUP, NONE, DraftChoice
+from mlxspec.drafters.first_layers import first_layers
 from mlxspec.drafters.loading import MODEL, automatic_choice, draft_config, names_a_model, refuse_options
 from mlxspec.drafters.trained_maker import unfit
 from mlxspec.errors import ModelError, UsageError
@@ -211,7 +213,8 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
 
     Raises:
         UnknownModel: a name means nothing.
-        UsageError: the target cannot read so large a context.
+        UsageError: the target cannot read so large a context, or has not so many layers; or the draft has
+            options that nothing would use.
     """
     spec = registry.resolve(target or registry.default_target)
     choice = DraftChoice.parse(draft)
@@ -226,6 +229,8 @@ def examine(registry: Registry, target: str | None, draft: str, context: int | N
         raise UsageError(f"--context cannot be {context} here.", hint=f"Give a number from 1{most}.")
     tokens = context or min(DEFAULT_CONTEXT, longest or DEFAULT_CONTEXT)
     reason = None
+    if facts.loaded and (layers := re.fullmatch(r"exit:([0-9]+)", choice.name)):
+        first_layers(facts.loaded.model, int(layers[1]), name="exit")
     if draft_facts and draft_facts.trained:
         refuse_options(choice, meant=choice.name)
     if draft_facts and facts.loaded and not choice.translate:
