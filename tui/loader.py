@@ -119,7 +119,7 @@ class Loader:
         text = download_text(event)
         if self._progress is None:
             hint = "You may type already. Esc stops it; what has come is kept for the next time."
-            if place := source_text(self._app.places, event.model):
+            if place := source_text(self._app.places, event.model, size=not event.total_bytes):
                 hint = f"It comes from {place}. It is fetched once and then works without a network.\n{hint}"
             self._progress = NoticeEntry(text, hint, kind="accent")
             self._app.page.put_notice(self._progress, before=self._app.conversation.answer)
@@ -150,20 +150,21 @@ class Loader:
         self.load()
 
 
-def source_text(where: Places, name: str) -> str:
-    """Where a model is fetched from, in words; "" when models.toml does not know it."""
+def source_text(where: Places, name: str, *, size: bool) -> str:
+    """Where a model is fetched from, with its size or without; "" when models.toml does not know it."""
     from mlxspec.errors import MlxspecError
     from mlxspec.models.registry import PackageSource, RepoSource, load_registry
 
     try:
-        source = load_registry(where).resolve(name).source
+        model = load_registry(where).resolve(name)
     except MlxspecError:
         return ""
-    match source:
-        case PackageSource():
-            return f"the Python package index, package {source.package}"
-        case RepoSource():
-            return f"the Hugging Face Hub, repository {source.repo}"
+    about = f", about {size_text(int(model.download_gb * 1e9))}" if size and model.download_gb else ""
+    match model.source:
+        case PackageSource(package=package):
+            return f"the Python package index, package {package}{about}"
+        case RepoSource(repo=repo):
+            return f"the Hugging Face Hub, repository {repo}{about}"
         case _:
             return ""
 

