@@ -241,7 +241,7 @@ def test_chats_are_saved_listed_and_opened_again() -> None:
         for typed, shown in {
             "the sky": "1 messages",
             "and the sea": "3 messages",
-            "/rename Blue things": "",
+            "/rename Blue things": "now called Blue things",
             "/new": "A new chat.",
             "another": "1 messages",
             "/chats": "Blue things",

@@ -74,6 +74,7 @@ def _search(chat: LineChat, argument: str) -> None:
 def _rename(chat: LineChat, argument: str) -> None:
     saved = _saved(chat)
     chat.saving.chat = chat.saving.store.rename(saved.id, argument)
+    say(f"This chat is now called {visible_line(chat.saving.chat.title)}.")
 
 
 def _delete(chat: LineChat, _: str) -> None:
