@@ -159,25 +159,26 @@ class Inspector(VerticalScroll, can_focus=True):
             self.action_go(at)
 
     def on_resize(self) -> None:
-        """More or fewer rounds fit beside each other."""
-        if self._entry is not None:
-            self._show_strip()
+        """More or less fits beside each other."""
+        if self._entry is not None and self._rounds:
+            self._show_round(self._entry)
 
     def _show(self) -> None:
-        why = self.query_one("#why", Static)
         if not self._rounds or self._entry is None:
-            why.update(Content.styled("Nothing is known of this answer's rounds.", "$muted"))
+            self.query_one("#why", Static).update(
+                Content.styled("Nothing is known of this answer's rounds.", "$muted")
+            )
             return
-        found = self._rounds[self._at]
         self.border_title = "Why this token?"
         self.border_subtitle = f"round {self._at + 1} of {len(self._rounds)}"
-        why.update(
-            round_text(found, self.palette, plain_s=plain_round_s(self._entry.reports, self._entry.stats))
-        )
-        self._show_strip()
+        self._show_round(self._entry)
         self.scroll_home(animate=False)
-        self.post_message(self.Moved(self._entry, found.number))
+        self.post_message(self.Moved(self._entry, self._rounds[self._at].number))
 
-    def _show_strip(self) -> None:
-        cells = max(1, self.scrollable_content_region.width)
-        self.query_one("#rounds", Static).update(strip(self._rounds, self._at, cells, self.palette))
+    def _show_round(self, entry: AnswerEntry) -> None:
+        width = max(1, self.scrollable_content_region.width)
+        plain_s = plain_round_s(entry.reports, entry.stats)
+        self.query_one("#rounds", Static).update(strip(self._rounds, self._at, width, self.palette))
+        self.query_one("#why", Static).update(
+            round_text(self._rounds[self._at], self.palette, plain_s=plain_s, width=width)
+        )

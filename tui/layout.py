@@ -11,7 +11,7 @@ CSS = """
 .-short Composer { border: none; min-height: 1; max-height: 3; padding: 0; }
 .-short Suggestions { max-height: 3; }
 .-short StatusLine { padding: 0; }
-#column { width: 1fr; max-width: 124; height: 1fr; }
+#column { width: 1fr; min-width: 12; max-width: 124; height: 1fr; }  /* TextArea fails without any cells */
 """
 HEIGHTS = [(0, "-short"), (14, "-tall")]  # rows from which a class is given to the screen
 WIDTHS = [(0, "-narrow"), (84, "-middle"), (116, "-wide")]

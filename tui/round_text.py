@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -14,9 +15,10 @@ from tui.rounds import Guess, Round, saved_s
 from tui.shown import shown
 from tui.wrapping import cut_to
 
-BAR_CELLS = 10
+BAR_CELLS, LEAST_BAR_CELLS = 10, 3
+TOKEN_CELLS, SHORT_TOKEN_CELLS, LEAST_TOKEN_CELLS = 16, 10, 6
+BESIDE_CELLS = 21  # of a row, beside its token and its bar
 UNSEEN_CELLS = 28
-TOKEN_CELLS = 16
 NO_TIME_S = 0.0001  # guessing that took less is not worth a word
 _FATES = {"kept": "✓", "rejected": "✗"}
 _OWN = {  # what is said of the target's own token
@@ -26,21 +28,37 @@ _OWN = {  # what is said of the target's own token
 }
 
 
-def round_text(found: Round, palette: Palette, *, plain_s: float | None) -> Content:
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How many cells tokens and bars have."""
+
+    token: int
+    bar: int
+
+    @classmethod
+    def within(cls, width: int) -> Columns:
+        """As many as fit beside the rest of a row of `width` cells."""
+        both = width - BESIDE_CELLS
+        bar = max(LEAST_BAR_CELLS, min(BAR_CELLS, both - SHORT_TOKEN_CELLS))
+        return cls(max(LEAST_TOKEN_CELLS, min(TOKEN_CELLS, both - bar)), bar)
+
+
+def round_text(found: Round, palette: Palette, *, plain_s: float | None, width: int) -> Content:
     """What was guessed, what became of it, and what the round cost. `plain_s`: seconds of a plain round."""
+    columns = Columns.within(width)
     lines = [_headline(found)]
     if found.guesses:
         known = any(guess.p is not None for guess in found.guesses)
-        head = f"  {'guess':<{TOKEN_CELLS}} "
+        head = f"  {'guess':<{columns.token}} "
         if known:
-            head += f"{'target p':<{BAR_CELLS + 6}}{drafter_text(found.drafter)} q"
+            head += f"{'target p':<{columns.bar + 6}}{drafter_text(found.drafter)} q"
         lines.append(Content.styled(head, "$muted"))
         seen = [guess for guess in found.guesses if guess.fate != "unseen"]
-        lines += [_guess_line(guess, found.drafter, palette) for guess in seen]
+        lines += [_guess_line(guess, found.drafter, palette, columns) for guess in seen]
         if unseen := found.guesses[len(seen) :]:
             lines.append(_unseen_line(unseen))
     if found.next_text is not None and found.next_origin is not None:
-        lines.append(_own_line(found, palette))
+        lines.append(_own_line(found, palette, columns))
     elif found.guesses:
         lines.append(Content.styled("  the answer ended here", "$muted"))
     lines += [Content(""), *_cost(found, plain_s)]
@@ -62,17 +80,17 @@ def _headline(found: Round) -> Content:
     return Content(f"{who} guessed {len(found.guesses)}, {found.kept} kept")
 
 
-def _guess_line(guess: Guess, drafter: str | None, palette: Palette) -> Content:
+def _guess_line(guess: Guess, drafter: str | None, palette: Palette, columns: Columns) -> Content:
     style = {
         "kept": _colour(palette, origin_style(Origin.ACCEPTED, drafter)),
         "rejected": "$muted strike",
     }[guess.fate]
     mark = Content.styled(f"{_FATES[guess.fate]} ", "$muted" if guess.fate != "kept" else style)
-    token = Content.styled(_padded(token_text(guess.text)), style)
+    token = Content.styled(_padded(token_text(guess.text), columns.token), style)
     if guess.p is None:
         return mark + token
     bar_style = _colour(palette, origin_style(Origin.ACCEPTED, drafter)) if guess.fate == "kept" else "$muted"
-    p = Content.styled(f" {_bar(guess.p)}", bar_style) + Content(f" {_share(guess.p)} ")
+    p = Content.styled(f" {_bar(guess.p, columns.bar)}", bar_style) + Content(f" {_share(guess.p)} ")
     q = "sure" if guess.q is not None and guess.q >= 1 else _share(guess.q)
     return mark + token + p + Content.styled(f" {q}", "$muted")
 
@@ -82,16 +100,16 @@ def _unseen_line(guesses: Sequence[Guess]) -> Content:
     return Content.styled(f"· dropped with it: {cut_to(texts, UNSEEN_CELLS)}", "$muted")
 
 
-def _own_line(found: Round, palette: Palette) -> Content:
+def _own_line(found: Round, palette: Palette, columns: Columns) -> Content:
     assert found.next_origin is not None
     assert found.next_text is not None
     style = _colour(palette, found.next_origin.value)
     if found.next_origin is Origin.RESAMPLED:
         style = f"{style} underline"
-    token = Content.styled(_padded(token_text(found.next_text)), style)
+    token = Content.styled(_padded(token_text(found.next_text), columns.token), style)
     line = Content.styled("→ ", style) + token
     if found.next_p is not None:
-        line += Content.styled(f" {_bar(found.next_p)}", style.replace(" underline", ""))
+        line += Content.styled(f" {_bar(found.next_p, columns.bar)}", style.replace(" underline", ""))
         line += Content(f" {_share(found.next_p)} ")
     return line + Content.styled(f" {_OWN[found.next_origin]}", "$muted")
 
@@ -118,16 +136,16 @@ def _cost(found: Round, plain_s: float | None) -> list[Content]:
     return lines
 
 
-def _padded(text: str) -> str:
-    cut = cut_to(text, TOKEN_CELLS)
-    return cut + " " * (TOKEN_CELLS - cell_len(cut))
+def _padded(text: str, cells: int) -> str:
+    cut = cut_to(text, cells)
+    return cut + " " * (cells - cell_len(cut))
 
 
-def _bar(share: float) -> str:
-    eighths = round(max(0.0, min(1.0, share)) * BAR_CELLS * 8)
+def _bar(share: float, cells: int) -> str:
+    eighths = round(max(0.0, min(1.0, share)) * cells * 8)
     full, rest = divmod(eighths, 8)
     text = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
-    return text.ljust(BAR_CELLS)
+    return text.ljust(cells)
 
 
 def _share(value: float | None) -> str:

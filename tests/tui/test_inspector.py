@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from scripted import Script, answer_of
 from stage import stage
 
@@ -50,6 +51,25 @@ async def test_what_is_typed_meanwhile_goes_to_the_composer() -> None:
         await s.press("escape")
         assert s.app.inspector.entry is None
         assert s.app.composer.text == "new"
+
+
+async def test_p_and_q_stay_in_one_row_in_a_narrow_window() -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(40, 24)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
+        rows = s.screen.split("\n")
+        assert any("✗ ␣wrong" in row and row.count("0.") == 2 for row in rows)
+        assert any("→ ␣three" in row and "put instead" in row for row in rows)
+
+
+@pytest.mark.parametrize("size", [(40, 24), (20, 6), (3, 2)])
+async def test_a_window_that_becomes_narrow_beside_the_inspector_goes_on(size: tuple[int, int]) -> None:
+    async with stage(Script([answer_of(TEXT)]), size=(130, 30)) as s:
+        await s.ask("x")
+        await s.press("ctrl+o")
+        await s.pilot.resize_terminal(*size)
+        await s.pilot.resize_terminal(100, 30)
+        await s.until(lambda: "put instead" in s.screen)
 
 
 async def test_a_click_on_a_token_asks_why() -> None:
