@@ -254,6 +254,9 @@ def test_chats_are_saved_listed_and_opened_again() -> None:
         terminal.type(CTRL_D)
         terminal.wait()
     with chat(turns, "--continue") as terminal:
+        terminal.type("/stats\r")
+        terminal.wait_for("1 tokens · 50.0 tok/s")
+        terminal.wait_for("drafters: lookup 3/4 in 2 rounds")
         terminal.type("more\r")
         terminal.wait_for("3 messages")
 
@@ -266,6 +269,15 @@ def test_an_answer_can_be_tried_again() -> None:
             terminal.type(f"{typed}\r")
             terminal.wait_for(shown)
             terminal.wait_for("you> ")
+
+
+def test_a_fixed_seed_is_for_further_tries_too() -> None:
+    with chat("lambda request: [token(f'seed {request.seed}')]", "--seed", "7") as terminal:
+        terminal.type("go\r")
+        terminal.wait_for("seed 7")
+        terminal.wait_for("you> ")
+        terminal.type("/retry\r")
+        terminal.wait_for("seed 7")
 
 
 def test_an_answer_says_whose_words_it_is_once() -> None:

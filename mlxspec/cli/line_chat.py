@@ -14,15 +14,16 @@ from mlxspec.cli.line_commands import Leave, obey
 from mlxspec.cli.narrator import Narrator
 from mlxspec.cli.prompts import checked_text
 from mlxspec.cli.reading import read_message
-from mlxspec.cli.saving import Saved, history, open_store, wanted_chat
+from mlxspec.cli.saving import Saved, history, last_stats, open_store, wanted_chat
 from mlxspec.cli.terminal import complain, is_terminal, tell, wants_colour
 from mlxspec.cli.writers import TextWriter
 from mlxspec.errors import MlxspecError
 from mlxspec.events import Event, Failed, Finished, FinishReason, Loaded, Tokens
 
 if TYPE_CHECKING:
-    from mlxspec.chat.records import SavedMessage
+    from mlxspec.chat.records import Chat, SavedMessage
     from mlxspec.cli.run_options import Setup
+    from mlxspec.decoding.stats import DecodeStats
     from mlxspec.engine import Engine, Job
 
 LABEL = "you> "
@@ -56,7 +57,7 @@ class LineChat:
     Attributes:
         turns: questions and their answers so far, without the system prompt.
         loaded: what is in memory; None when a load failed.
-        last: the last answer with its statistics.
+        stats: the figures of the last answer; None when there is none, or none were saved with it.
     """
 
     def __init__(self, engine: Engine, setup: Setup, *, saving: Saved) -> None:
@@ -66,12 +67,12 @@ class LineChat:
         self.turns: list[Message] = []
         self.speculate = True
         self.loaded: Loaded | None = None
-        self.last: Finished | None = None
+        self.stats: DecodeStats | None = None
         self.narrator = Narrator(stats=setup.stats)
         colour = wants_colour(setup.colour, sys.stdout)
         self._writer = TextWriter(sys.stdout, colour=colour, terminal=is_terminal(sys.stdout))
         if saving.chat is not None:
-            self.turns = history(saving.store.path(saving.chat.id))
+            self.show(saving.chat)
 
     def run(self) -> int:
         """Load and chat; the exit code."""
@@ -97,6 +98,12 @@ class LineChat:
             except MlxspecError as error:
                 complain(error.message, error.hint)
 
+    def show(self, chat: Chat) -> None:
+        """Go on after the answers of a saved chat."""
+        path = self.saving.store.path(chat.id)
+        self.saving.chat = chat
+        self.turns, self.stats = history(path), last_stats(path)
+
     def load(self) -> tuple[bool, Job]:
         """Load what `setup` asks for: whether the user stopped it, and the job."""
         job = self.engine.load(self.setup.load_request())
@@ -119,12 +126,15 @@ class LineChat:
             self.answer(text)
 
     def retry(self, question: SavedMessage | None) -> None:
-        """Answer the last question once more, with fresh noise; `question` is where it is saved."""
+        """Answer the last question once more, with fresh noise unless a seed is pinned.
+
+        `question` is where it is saved.
+        """
         asked = self.turns[-2].content
         del self.turns[-2:]
         if question is not None:
             self.saving.again(question)
-        self.answer(asked, fresh=True)
+        self.answer(asked)
 
     def edit(self, number: int, question: SavedMessage | None, text: str) -> None:
         """Put another wording in the place of the question of this number, from 0, and answer it."""
@@ -133,12 +143,12 @@ class LineChat:
             self.saving.edited(question, text)
         self.answer(text)
 
-    def answer(self, text: str, *, fresh: bool = False) -> None:
+    def answer(self, text: str) -> None:
         """Answer, and keep the turn if anything was said. Ctrl-C stops the answer only."""
         question = Message("user", text)
         messages = [*self.setup.system_message(), *self.turns, question]
-        values = {name: value for name, value in self.setup.values.items() if not (fresh and name == "seed")}
-        job = self.engine.generate(run_options.request(messages, values, speculate=self.speculate))
+        request = run_options.request(messages, self.setup.values, speculate=self.speculate)
+        job = self.engine.generate(request)
         label = AnswerLabel(self.loaded.target if self.loaded else "model")
         follow(
             job,
@@ -149,7 +159,7 @@ class LineChat:
             self.saving.answer,
         )
         if isinstance(job.result, Finished):
-            self.last = job.result
+            self.stats = job.result.stats
             if job.result.text or job.result.reason is not FinishReason.CANCELLED:
                 self.turns += [question, Message("assistant", job.result.text)]
 

@@ -17,7 +17,7 @@ from mlxspec.chat.visible import visible_line
 from mlxspec.cli.narrator import stats_line
 from mlxspec.cli.prompts import checked_text
 from mlxspec.cli.reading import read_message
-from mlxspec.cli.saving import answered, history
+from mlxspec.cli.saving import answered
 from mlxspec.cli.terminal import say
 from mlxspec.errors import UsageError
 
@@ -46,7 +46,7 @@ def obey(chat: LineChat, call: commands.Call) -> None:
 def _new(chat: LineChat, _: str) -> None:
     chat.saving.chat = None
     chat.turns.clear()
-    chat.last = None
+    chat.stats = None
     say("A new chat.")
 
 
@@ -58,8 +58,7 @@ def _chats(chat: LineChat, argument: str) -> None:
             say(f"{found.id}  {day}  {visible_line(found.title)}")
         return
     chosen = store.find_chat(argument)
-    chat.saving.chat = chosen
-    chat.turns = history(store.path(chosen.id))
+    chat.show(chosen)
     chat.setup.system = chosen.system or None
     say(f"{visible_line(chosen.title)}: {len(chat.turns) // 2} answers so far.")
 
@@ -158,10 +157,12 @@ def _seed(chat: LineChat, argument: str) -> None:
 
 
 def _stats(chat: LineChat, _: str) -> None:
-    if chat.last is None or chat.loaded is None:
-        say("There is no answer yet.")
+    if chat.stats is not None and chat.loaded is not None:
+        say(stats_line(chat.stats, target=chat.loaded.target))
+    elif chat.turns:
+        say("No figures were saved with the last answer.")
     else:
-        say(stats_line(chat.last.stats, target=chat.loaded.target))
+        say("There is no answer yet.")
 
 
 def _target(chat: LineChat, argument: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mlxspec.chat.answer_writer import AnswerWriter
     from mlxspec.chat.records import Chat, SavedMessage
     from mlxspec.chat.store import Store
+    from mlxspec.decoding.stats import DecodeStats
 
 
 class Unsaved:
@@ -134,3 +136,16 @@ def history(messages: Sequence[SavedMessage]) -> list[Message]:
     """The turns to give to the model: questions that were answered, and their answers."""
     turns = answered(messages)
     return [Message(message.role, message.content) for turn in turns for message in turn]
+
+
+def last_stats(messages: Sequence[SavedMessage]) -> DecodeStats | None:
+    """The figures of the last answer, without what other versions add; None when it has none."""
+    from mlxspec.decoding.stats import DecodeStats, DrafterStats
+
+    turns = answered(messages)
+    saved = turns[-1][1].stats if turns else None
+    if saved is None:
+        return None
+    known = {field.name: saved[field.name] for field in fields(DecodeStats) if field.name in saved}
+    drafters = {name: DrafterStats(**part) for name, part in saved.get("drafters", {}).items()}
+    return DecodeStats(**{**known, "drafters": drafters})
