@@ -95,11 +95,11 @@ def _inside(rate: float, tokens: int, every_frame: bool, result: Path) -> None:
 
     class MeasuredPage(Page):
         def answer_grew(self) -> None:
-            meter = app.conversation.meter
+            meter = app.answering.meter
             if meter is not None:
                 marks.append((meter.tokens, time.thread_time(), time.perf_counter()))
             super().answer_grew()
-            if app.conversation.answer is None:
+            if app.answering.answer is None:
                 app.set_timer(1.0, app.exit)
 
     app = Measured(engine=lambda _: ScriptedEngine(script))

@@ -27,6 +27,7 @@ MlxspecError
 ├── InvalidSettings       settings.toml breaks a rule
 ├── PromptTooLong
 ├── OutOfMemory
+├── NothingLoaded         an answer was asked for, and no model is in memory
 └── EngineError           a fault inside mlxspec; the log file has the details
 """
 
@@ -166,6 +167,10 @@ class PromptTooLong(MlxspecError):
 
 class OutOfMemory(MlxspecError):
     """The device has no memory left for this model or context."""
+
+
+class NothingLoaded(MlxspecError):
+    """There is no model in memory to answer with."""
 
 
 class EngineError(MlxspecError):

@@ -1,7 +1,7 @@
 """The Textual app: which widgets there are, how it begins and ends, and who gets their messages.
 
-What is on the screen is in `page`, what commands do in `actions`, what asking and answering means in
-`conversation`.
+What is on the screen is in `page`, what commands do in `actions`, what asking means in `conversation`,
+and how an answer comes in `answering`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mlxspec.errors import MlxspecError, StoreError, UnknownChat
 from mlxspec.places import Places, places
 from tui import collector, layout
 from tui.actions import Actions
+from tui.answering import Answering
 from tui.choices import Choices
 from tui.composer import Composer
 from tui.conversation import Conversation
@@ -78,6 +79,7 @@ class ChatApp(App[int]):
         self.inspector = Inspector(self.palette)
         self.status_line = StatusLine()
         self.loader = Loader(self)
+        self.answering = Answering(self)
         self.conversation = Conversation(self)
         self.keys = Keys(self)
         self.saved: SavedChat
@@ -129,7 +131,7 @@ class ChatApp(App[int]):
     def on_unmount(self) -> None:
         """Save what is pending and let the engine go."""
         if self.begun:
-            self.conversation.close()
+            self.answering.close()
             self.saved.store.close()
             self.engine.close()
             collector.reset()
@@ -149,7 +151,7 @@ class ChatApp(App[int]):
         if isinstance(error, UnknownChat):
             message = "This chat was deleted by another program."
             hint = "It goes on as a new chat with the same messages."
-        self.page.say(message, hint, kind="warning", before=self.conversation.answer)
+        self.page.say(message, hint, kind="warning", before=self.answering.answer)
 
     # Messages of widgets
 

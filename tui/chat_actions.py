@@ -156,7 +156,7 @@ class ChatActions:
         def answered(yes: bool | None) -> None:
             if not yes:
                 return
-            self._app.conversation.stop(at_once=chat.id == self._app.saved.id)
+            self._app.answering.stop(at_once=chat.id == self._app.saved.id)
             self._app.saved.store.delete(chat.id)
             if chat.id == self._app.saved.id:
                 self.new("")

@@ -79,7 +79,7 @@ class Keys:
         if text := app.selected_text():
             app.actions.answers.copy_text(text, "the marked text")
             app.clear_selected_text()
-        elif app.begun and (app.conversation.stop() or app.loader.cancel()):
+        elif app.begun and (app.answering.stop() or app.loader.cancel()):
             self._interrupted_at = -TWICE_S
         elif now - self._interrupted_at < TWICE_S:
             app.exit(0)
@@ -92,6 +92,6 @@ class Keys:
         app = self._app
         if app.actions.answers.give_up_editing() or not app.begun:
             return
-        if not (app.conversation.stop() or app.loader.cancel() or app.actions.models.cancel_pull()):
+        if not (app.answering.stop() or app.loader.cancel() or app.actions.models.cancel_pull()):
             app.inspector.close()
             app.page.mark(None)

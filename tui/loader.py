@@ -28,14 +28,12 @@ class Loader:
     Attributes:
         doing: what is being fetched or loaded, "" for nothing.
         loaded: what is in memory; None before the first load.
-        ready: whether the last load succeeded.
     """
 
     def __init__(self, app: ChatApp) -> None:
         self._app = app
         self.doing = ""
         self.loaded: Loaded | None = None
-        self.ready = False
         self._asked: Models = (None, "")
         self._served: Models | None = None  # of the last load that succeeded
         self._refused: Models | None = None  # of the last one that failed
@@ -97,19 +95,19 @@ class Loader:
                 case Loaded():
                     self._feed = None
                     self._put_progress_away()
-                    self.doing, self.loaded, self.ready = "", event, True
+                    self.doing, self.loaded = "", event
                     self._served = self._asked
                     collector.resume()
-                    self._app.conversation.models_loaded(event)
+                    self._app.answering.models_loaded(event)
                 case Failed():
                     self._feed = None
                     self._put_progress_away()
                     collector.resume()
-                    self.doing, self.ready = "", False
+                    self.doing = ""
                     self._failed(event)
                 case _:
                     pass
-        self._app.conversation.wait_for(self.doing)
+        self._app.answering.wait_for(self.doing)
         self._app.page.refresh()
 
     def _downloading(self, event: Downloading) -> None:
@@ -122,7 +120,7 @@ class Loader:
             if place := source_text(self._app.places, event.model, size=not event.total_bytes):
                 hint = f"It comes from {place}. It is fetched once and then works without a network.\n{hint}"
             self._progress = NoticeEntry(text, hint, kind="accent")
-            self._app.page.put_notice(self._progress, before=self._app.conversation.answer)
+            self._app.page.put_notice(self._progress, before=self._app.answering.answer)
         else:
             self._progress.message = text
             self._progress.changed()

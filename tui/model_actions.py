@@ -106,7 +106,7 @@ class ModelActions:
         self._app.page.hint(f"{name}: {parameter.show(self._app.choices.values.get(parameter.field))}")
 
     def _load(self) -> None:
-        self._app.conversation.stop()
+        self._app.answering.stop()
         self._app.loader.load()
 
     def _open_panel(self) -> None:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 def status_of(app: ChatApp) -> Status:
     """The figures of the answer that streams, else of the last one."""
-    conversation, loader = app.conversation, app.loader
+    answering, loader = app.answering, app.loader
     status = Status(
         models=loader.models,
         doing=loader.doing,
-        context_used=conversation.context_used,
+        context_used=answering.context_used,
         context_tokens=loader.context_tokens,
     )
-    meter, stats = conversation.meter, conversation.last_stats
+    meter, stats = answering.meter, answering.last_stats
     if meter is not None:
         status.passes = tuple(meter.passes)
         if meter.tokens:
@@ -28,15 +28,15 @@ def status_of(app: ChatApp) -> Status:
                 meter.drafter, meter.guesses, parked=meter.parked, speculate=app.choices.speculate
             )
         status.first_s = meter.first_s
-    if conversation.answer is not None and meter is not None:
+    if answering.answer is not None and meter is not None:
         status.tokens_per_s = meter.tokens_per_s
         status.acceptance = meter.acceptance_rate
         status.per_pass = meter.tokens_per_pass
         if meter.prompt_tokens:
             status.context_used = meter.prompt_tokens + meter.tokens
         if not meter.tokens and not status.doing:
-            status.doing = conversation.answer.waiting
-        plain = meter.plain_tokens_per_s or conversation.plain_tokens_per_s
+            status.doing = answering.answer.waiting
+        plain = meter.plain_tokens_per_s or answering.plain_tokens_per_s
         if plain and status.tokens_per_s:
             status.speed_up = status.tokens_per_s / plain
     elif stats is not None:

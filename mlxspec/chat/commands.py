@@ -68,9 +68,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "export", "Write this chat to a file, as Markdown or JSON by its ending", CHATS, Takes.VALUE, "FILE"
     ),
-    Command(
-        "retry", "Answer the last message once more, with a fresh seed unless one is fixed", ANSWERS, key="f5"
-    ),
+    Command("retry", "Answer the last message once more; a fixed seed stays", ANSWERS, key="f5"),
     Command("edit", "Change an earlier message and go on from there", ANSWERS, Takes.MAYBE, "[NUMBER]", "f8"),
     Command(
         "branch", "Go to the other versions of a message", ANSWERS, Takes.MAYBE, "[NUMBER]", app_only=True

@@ -23,7 +23,7 @@ from mlxspec.engine.answer import Answer
 from mlxspec.engine.job import Job
 from mlxspec.engine.pace import Pace, find_pace
 from mlxspec.engine.requests import GenerateRequest, LoadRequest
-from mlxspec.errors import EngineError, UsageError
+from mlxspec.errors import NothingLoaded, UsageError
 from mlxspec.events import Finished, FinishReason, Loaded, Loading, Notice
 from mlxspec.models import sources
 from mlxspec.models.device import device_name
@@ -72,10 +72,10 @@ class Pair:
         """Answer one request with what is in memory.
 
         Raises:
-            EngineError: nothing was loaded.
+            NothingLoaded: no load has succeeded.
         """
         if self._target is None or self._state is None:
-            raise EngineError("No model is loaded.", hint="Load a target first.")
+            raise NothingLoaded("No model is loaded.", hint="Load a target first.")
         drafters = self._drafting.drafters if request.speculate else ()
         self._tell_troubles(job)
         answer = Answer(

@@ -88,7 +88,7 @@ async def test_editing_an_earlier_message_keeps_the_old_branch() -> None:
         column = s.screen.split("\n")[row].index("‹")
         await s.pilot.click("Transcript", offset=(column, row))
         await s.until(lambda: [q.text for q in s.questions] == ["first", "second"])
-        assert s.app.conversation.context_used == 90 + 1
+        assert s.app.answering.context_used == 90 + 1
         assert [answer.text for answer in s.answers] == ["a", "b"]
 
 

@@ -210,6 +210,20 @@ async def test_a_load_that_fails_can_be_tried_again() -> None:
         await s.until(lambda: "tiny + lookup" in s.status)
 
 
+async def test_a_question_that_waits_for_a_load_adds_nothing_to_why_it_failed() -> None:
+    script = Script(
+        [[failing("NothingLoaded", "No model is loaded.")]], [Downloading("tiny", "tiny.gguf", 1, 9)]
+    )
+    async with stage(script) as s:
+        await s.send("early")
+        await s.until(lambda: script.requests)
+        s.app.engine.jobs[0].emit(failing("NotOnDisk", "tiny is not on disk."))  # type: ignore[attr-defined]
+        await s.until(lambda: "tiny is not on disk." in s.notices and not s.answers[0].streaming)
+        assert "No model is loaded." not in s.notices
+        await s.ask("late")
+        assert "No model is loaded." in s.notices
+
+
 async def test_a_download_is_shown_and_can_be_stopped() -> None:
     script = Script(load=[Downloading("tiny", "tiny.gguf", 30_000_000, 93_000_000)])
     async with stage(script) as s:
@@ -326,7 +340,7 @@ async def test_the_status_line_follows_an_answer_now_and_then_and_is_right_when_
 
         s.app.status_line.show = show  # type: ignore[method-assign]
         await s.send("x")
-        await s.until(lambda: s.app.conversation.meter is not None and s.app.conversation.meter.tokens == 300)
+        await s.until(lambda: s.app.answering.meter is not None and s.app.answering.meter.tokens == 300)
         assert len(shown) < 8
         await s.until(lambda: shown[-1] == 320)
 
