@@ -96,6 +96,14 @@ def test_audit_and_bench_run_with_it(command: list[str], capsys: pytest.CaptureF
     assert NAME in json.dumps(report)
 
 
+def test_audit_checks_the_tokens_that_follow_its_guesses(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlxspec.lab.audit.DRAWS", 200)
+    _, (report,) = json_of(capsys, "audit", "--temps", "0", "--prompt", "hello", "--max-tokens", "2")
+    assert [check["guesses"] for check in report["sampling"]] == ["certain guesses", "guesses drawn by head"]
+
+
 def test_doctor_says_that_it_fits_its_target_and_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
     code, (report,) = json_of(capsys, "doctor", "--calibrate")
     assert code == 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,9 @@ import mlx.core as mx
 
 from mlxspec.decoding.cache import PromptCache, common_prefix
 from mlxspec.decoding.controller import FixedController
-from mlxspec.decoding.proposal import Proposal
+from mlxspec.decoding.proposal import Proposal, target_readers
 from mlxspec.decoding.sampling import History, Rule, Sampler, SamplingParams, Stream
-from mlxspec.decoding.target import PREFILL_CHUNK
+from mlxspec.decoding.target import PREFILL_CHUNK, TargetState, prefill
 from mlxspec.decoding.verdict import judge
 from mlxspec.lab.drafts import Draft
 from mlxspec.lab.prompts import BenchPrompt
@@ -157,7 +157,7 @@ class Audit:
         return Difference(position, ours, theirs, min(margins), tolerance)
 
     def sampling(self, prompt: BenchPrompt, *, temperature: float = 1.0) -> list[SamplingCheck]:
-        """The first token of an answer: with a certain guess, and with a guess that a draft model draws."""
+        """The first token of an answer: with a certain guess, and with those that each drafter draws."""
         ids = self._runner.prompt_ids(prompt.prompt)
         logits = _read(self._target.model, ids, 1)
         # A token that is nearly certain would leave nothing to check.
@@ -167,10 +167,30 @@ class Audit:
         certain = mx.argmax(logits, axis=-1).astype(mx.uint32)
         draw = _FirstToken(logits, ids, temperature=temperature, vocab_size=self._target.vocab_size)
         checks = [draw.check("certain guesses", certain, q=None)]
-        if self._draft.model is not None:
-            q = sampler.distribution(_read(self._draft.model, ids, 1), History(ids))
-            checks.append(draw.check("drawn guesses", None, q=q))
+        checks += [
+            draw.check(f"guesses drawn by {name}", None, q=q) for name, q in self._drawing(ids, sampler)
+        ]
         return checks
+
+    def _drawing(self, prompt: Sequence[int], sampler: Sampler) -> Iterator[tuple[str, mx.array]]:
+        """The drafters that draw what they guess, each with the distribution [1, vocab] of its first."""
+        drafters = self._draft.drafters
+        state = TargetState(PromptCache(self._target.model))
+        prefill(
+            state, prompt, cancelled=lambda: False, progress=lambda _done, _reused: None, drafters=drafters
+        )
+        hidden = state.cache.take_hidden(len(prompt))
+        for drafter in drafters:
+            for reader in target_readers([drafter]):
+                reader.attach(state.cache)
+            drafter.reset(prompt, sampler, lambda: False)
+            for reader in target_readers([drafter]):
+                for start, rows in hidden:
+                    reader.read_hidden(start, rows)
+            proposal = drafter.propose(1) if drafter.offer().max_k > 0 else None
+            drafter.close()
+            if proposal is not None and proposal.q is not None:
+                yield drafter.name, proposal.q
 
     def _sampler(self, temperature: float, seed: int, rule: Rule) -> Sampler:
         params = SamplingParams(temperature=temperature, top_p=1.0)
