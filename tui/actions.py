@@ -101,11 +101,11 @@ class Actions:
             return {}
         if before.startswith("/chats "):
             return {"chats": self.chats.ids}
-        models = self.models.names
+        targets, drafts = self.models.names
         return {
-            "targets": models,
-            "models": models,
-            "drafts": [*WORDS, *models],
+            "targets": targets,
+            "models": targets,
+            "drafts": [*WORDS, *drafts],
             "themes": list(THEME_NAMES),
         }
 

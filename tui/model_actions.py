@@ -24,12 +24,12 @@ class ModelActions:
 
     def __init__(self, app: ChatApp) -> None:
         self._app = app
-        self._names_read: list[str] | None = None
+        self._names_read: tuple[list[str], list[str]] | None = None
         self.pulls: list[Pull] = []
 
     @property
-    def names(self) -> list[str]:
-        """All names of models.toml, for completion."""
+    def names(self) -> tuple[list[str], list[str]]:
+        """Names of targets, and of draft models, for completion."""
         if self._names_read is None:
             from tui.model_rows import model_names
 
