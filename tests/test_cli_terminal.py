@@ -216,7 +216,7 @@ def test_commands_are_obeyed_and_mistakes_explained() -> None:
             "/k 3": "k: 3",
             "/seed 9": "seed: 9",
             "/set temperature 0.5": "temperature: 0.5",
-            "/set": "repetition-penalty",
+            "/set": "default: coupled",
             "/draft none": "target: smollm2-135m",
             "/stats": "There is no answer yet.",
             "/set temperature hot": "temperature cannot be 'hot'.",

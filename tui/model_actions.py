@@ -110,6 +110,7 @@ class ModelActions:
         self._app.loader.load()
 
     def _open_panel(self) -> None:
+        from mlxspec.engine.defaults import default_texts
         from tui.parameters_panel import Chosen, ParametersPanel
 
         def taken(chosen: Chosen | None) -> None:
@@ -117,7 +118,10 @@ class ModelActions:
                 self._app.choices.values, self._app.choices.system = chosen
                 self._app.page.hint("The next answer is made with these")
 
-        self._app.push_screen(ParametersPanel(self._app.choices), taken)
+        loaded, choices = self._app.loader.loaded, self._app.choices
+        target = None if loaded is None else loaded.target
+        defaults = default_texts(target, self._app.places, seeded="seed" in choices.values)
+        self._app.push_screen(ParametersPanel(choices, defaults), taken)
 
     def _pick_models(self, *, drafts_first: bool = False) -> None:
         from tui.chooser import Chooser

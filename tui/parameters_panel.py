@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,7 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
-from mlxspec.chat.parameters import PARAMETERS
+from mlxspec.chat.parameters import PARAMETERS, Parameter
 from mlxspec.errors import UsageError
 from tui.choices import Choices
 from tui.links import clickable
@@ -31,7 +32,10 @@ _HINTS = Content(" · ").join(
 
 
 class ParametersPanel(ModalScreen[Chosen | None]):
-    """Gives all values and the system prompt, or None when they stay as they were."""
+    """Gives all values and the system prompt, or None when they stay as they were.
+
+    `defaults` has what the defaults stand for, by the fields of their parameters, as far as that is known.
+    """
 
     DEFAULT_CSS = """
     ParametersPanel {
@@ -42,9 +46,9 @@ class ParametersPanel(ModalScreen[Chosen | None]):
         }
         & VerticalScroll { height: auto; max-height: 22; scrollbar-size-vertical: 1; }
         & Horizontal { height: 1; }
-        & .name { width: 20; }
+        & .name { width: 19; }
         & .about { width: 1fr; color: $muted; padding: 0 0 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
-        & Input { width: 16; border: none; height: 1; background: $surface; padding: 0 1; }
+        & Input { width: 22; border: none; height: 1; background: $surface; padding: 0 1; }
         & Input:focus { background: $marked; }
         & TextArea { height: 4; border: none; background: $surface; padding: 0 1; }
         & #problem { color: $error; height: auto; }
@@ -61,9 +65,10 @@ class ParametersPanel(ModalScreen[Chosen | None]):
         Binding("down", "app.focus_next", show=False),
     ]
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: Choices, defaults: Mapping[str, str]) -> None:
         super().__init__()
         self._choices = choices
+        self._defaults = defaults
 
     def compose(self) -> ComposeResult:
         """A row for each parameter, then the system prompt."""
@@ -79,13 +84,20 @@ class ParametersPanel(ModalScreen[Chosen | None]):
                     with Horizontal():
                         yield Static(Content(parameter.name), classes="name")
                         yield Input(
-                            text, placeholder=parameter.unset, id=f"value-{parameter.field}", compact=True
+                            text,
+                            placeholder=self._placeholder(parameter),
+                            id=f"value-{parameter.field}",
+                            compact=True,
                         )
                         yield Static(Content(parameter.summary), classes="about")
                 yield Static(Content("System prompt"))
                 yield TextArea(self._choices.system, compact=True, highlight_cursor_line=False)
             yield Static(Content(""), id="problem")
             yield Static(_HINTS, id="hints")
+
+    def _placeholder(self, parameter: Parameter) -> str:
+        default = self._defaults.get(parameter.field)
+        return parameter.unset if default is None else f"{parameter.unset}: {default}"
 
     def on_mount(self) -> None:
         """Begin at the first one."""

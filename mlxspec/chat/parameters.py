@@ -81,16 +81,16 @@ class Parameter:
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
     for parameter in (
-        Parameter("temperature", "0 always takes the likeliest token; higher is bolder", float, 0, 10),
-        Parameter("top-p", "Keep the likeliest tokens that hold this share of the probability", float, 0, 1),
-        Parameter("top-k", "Keep this many of the likeliest tokens; 0 keeps all", int, 0, 1_000_000),
-        Parameter("min-p", "Keep tokens at least this likely, relative to the likeliest", float, 0, 1),
+        Parameter("temperature", "0 takes the likeliest token; higher is bolder", float, 0, 10),
+        Parameter("top-p", "Keep the likeliest that hold this probability", float, 0, 1),
+        Parameter("top-k", "Keep so many of the likeliest; 0 keeps all", int, 0, 1_000_000),
+        Parameter("min-p", "Keep tokens this likely next to the likeliest", float, 0, 1),
         Parameter("repetition-penalty", "Above 1 makes repeating less likely", float, 0.01, 10),
         Parameter("presence-penalty", "Lowers every token that was there already", float, -10, 10),
         Parameter("frequency-penalty", "Lowers a token each time that it was there", float, -10, 10),
         Parameter(
             "seed",
-            "Fixes the noise, so that the same words give the same text",
+            "Fixes the noise: same words, same text",
             int,
             0,
             2**63 - 1,
@@ -100,6 +100,6 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter("stop", "A text that ends the answer", str, unset="off"),
         Parameter("k", "How many tokens to guess in a round", int, 0, 64, unset="auto"),
         Parameter("accept", "The acceptance rule", str, choices=("block", "token", "coupled")),
-        Parameter("think", "Let the model think first, where its template can", bool),
+        Parameter("think", "Let it think first, where its template can", bool),
     )
 }

@@ -19,7 +19,9 @@ from mlxspec.cli.prompts import checked_text
 from mlxspec.cli.reading import read_message
 from mlxspec.cli.saving import answered
 from mlxspec.cli.terminal import say
+from mlxspec.engine.defaults import default_texts
 from mlxspec.errors import UsageError
+from mlxspec.places import places
 
 if TYPE_CHECKING:
     from mlxspec.chat.records import Chat, SavedMessage
@@ -192,9 +194,14 @@ def _spec(chat: LineChat, argument: str) -> None:
 
 def _set(chat: LineChat, argument: str) -> None:
     if not argument:
+        target = chat.loaded.target if chat.loaded else None
+        defaults = default_texts(target, places(), seeded="seed" in chat.setup.values)
         for parameter in PARAMETERS.values():
-            shown = parameter.show(chat.setup.values.get(parameter.field))
-            say(f"{parameter.name:20} {shown:10} {parameter.summary}")
+            value, default = chat.setup.values.get(parameter.field), defaults.get(parameter.field)
+            shown = parameter.show(value)
+            if value is None and default is not None:
+                shown += f": {default}"
+            say(f"{parameter.name:20} {shown:25} {parameter.summary}")
         return
     parameter, value = commands.parse_setting(argument)
     _put(chat, parameter.field, value)

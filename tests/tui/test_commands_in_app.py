@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gguf_files import tiny_model
 from scripted import Script, answer_of, failing
 from stage import stage
 from textual.widgets import OptionList
 
 from mlxspec.chat.commands import COMMANDS, KEYS, Takes, key_text
 from mlxspec.events import Loaded
+from mlxspec.places import places
 from tui.help import help_text
 from tui.options import ChatOptions
 from tui.palette import Palette
@@ -138,6 +140,20 @@ async def test_the_panel_takes_values_and_says_what_is_wrong() -> None:
         assert s.app.choices.values == {"temperature": 0.5, "top_p": 0.9}
         await s.press("f4", "backspace", "escape")
         assert s.app.choices.values == {"temperature": 0.5, "top_p": 0.9}
+
+
+async def test_the_panel_shows_what_defaults_stand_for(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path / "mine")
+    (folder / "generation_config.json").write_text('{"temperature": 0.3, "top_k": 40}')
+    places().config.mkdir(parents=True)
+    places().user_models.write_text(f'[models.mine]\npath = "{folder}"\nsampling = {{ top_p = 0.8 }}\n')
+    async with stage(Script(load=[Loaded("mine", "lookup", "cpu", 0.1, 4096)]), size=(100, 30)) as s:
+        await s.press("f4")
+        for line in ("temperature        default: 0.3", "top-p              default: 0.8"):
+            assert line in s.screen
+        for default in ("default: 40", "default: 1", "default: block", "default: no limit", "auto", "off"):
+            assert f" {default} " in s.screen
+        assert "…" not in s.screen
 
 
 async def test_a_wrong_value_is_a_message() -> None:
