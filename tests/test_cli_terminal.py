@@ -259,6 +259,14 @@ def test_chats_are_saved_listed_and_opened_again() -> None:
         terminal.wait_for("drafters: lookup 3/4 in 2 rounds")
         terminal.type("more\r")
         terminal.wait_for("3 messages")
+        terminal.wait_for("you> ")
+        for typed, shown in {
+            "/delete": "[y/N]",
+            "y": "is deleted.",
+            "/stats": "There is no answer yet.",
+        }.items():
+            terminal.type(f"{typed}\r")
+            terminal.wait_for(shown)
 
 
 def test_an_answer_can_be_tried_again() -> None:

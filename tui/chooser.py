@@ -21,7 +21,9 @@ from tui.links import clickable
 from tui.shown import one_line
 from tui.wrapping import cut_to
 
-LABEL_CELLS = 40
+LABEL_CELLS, FEW_LABEL_CELLS = 40, 24  # of labels at most; and where what stands beside them is long, too
+BOX_SHARE, BOX_CELLS = 0.9, 96  # of the window's width, and at most
+CELLS_AROUND = 9  # border and padding of the box, the bar beside a long list, the spaces before its columns
 MOST_ROWS = 24
 ROWS_AROUND, FEW_ROWS_AROUND = 6, 2  # border, what is typed and the hints; what is typed
 
@@ -128,6 +130,7 @@ class Chooser(ModalScreen[Choice | None]):
         around = FEW_ROWS_AROUND if self.has_class("-short") else ROWS_AROUND
         height = event.size.height if self.has_class("-short") else int(0.9 * event.size.height)
         self.query_one(OptionList).styles.max_height = max(1, min(MOST_ROWS, height - around))
+        self._show(self.query_one(Input).value, self._marked())
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Something else is typed."""
@@ -182,9 +185,7 @@ class Chooser(ModalScreen[Choice | None]):
 
     def _show(self, typed: str, current: str | None = None) -> None:
         rows = self._find(typed) if self._find is not None else _narrowed(self._rows, typed)
-        width = min(
-            LABEL_CELLS, max((cell_len(one_line(row.label)) for row in rows if not row.heading), default=0)
-        )
+        width = _label_cells(rows, min(BOX_CELLS, int(BOX_SHARE * self.size.width)) - CELLS_AROUND)
         found = self.query_one(OptionList)
         found.clear_options()
         found.add_options([_option(row, width) for row in rows])
@@ -213,12 +214,20 @@ def _option(row: Row, width: int) -> Option:
     if row.heading:
         return Option(Content.styled(label, "bold"), id=row.id, disabled=True)
     if row.detail:
-        label = cut_to(label, LABEL_CELLS)
+        label = cut_to(label, width)
         label += " " * (width - cell_len(label))
     content = Content.assemble((f"  {label}", ""), ("  " + one_line(row.detail), "$muted"))
     if row.note:
         content = Content("\n").join([content, Content.styled("    " + one_line(row.note), "$muted")])
     return Option(content, id=row.id, disabled=not row.enabled)
+
+
+def _label_cells(rows: Sequence[Row], room: int) -> int:
+    """The width of the column of labels, in so much room for it and for what stands beside it."""
+    beside = [row for row in rows if row.detail and not row.heading]
+    longest = max((cell_len(one_line(row.label)) for row in beside), default=0)
+    detail = max((cell_len(one_line(row.detail)) for row in beside), default=0)
+    return min(longest, LABEL_CELLS, max(FEW_LABEL_CELLS, room - detail))
 
 
 def _narrowed(rows: Sequence[Row], typed: str) -> list[Row]:

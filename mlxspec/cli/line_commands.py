@@ -82,6 +82,7 @@ def _delete(chat: LineChat, _: str) -> None:
     saved = _saved(chat)
     if input(f"Delete {visible_line(saved.title)}? [y/N] ").strip().lower() in ("y", "yes"):
         chat.saving.store.delete(saved.id)
+        say(f"{visible_line(saved.title)} is deleted.")
         _new(chat, "")
 
 
@@ -201,7 +202,7 @@ def _set(chat: LineChat, argument: str) -> None:
             shown = parameter.show(value)
             if value is None and default is not None:
                 shown += f": {default}"
-            say(f"{parameter.name:20} {shown:25} {parameter.summary}")
+            say(f"{parameter.name:18}  {shown:20}  {parameter.summary}")
         return
     parameter, value = commands.parse_setting(argument)
     _put(chat, parameter.field, value)

@@ -261,3 +261,7 @@ async def test_long_titles_leave_room_for_what_stands_beside_them() -> None:
         await s.ask("日本語 " * 12 + "title")
         await s.send("/search title")
         await s.until(lambda: "user" in s.screen)
+        await s.press("escape")
+        await s.send("/chats")
+        await s.until(lambda: "2 messages" in s.screen)
+        assert f"2 messages · {s.app.saved.id}" in s.screen
