@@ -248,7 +248,7 @@ class AnswerEntry(Entry):
                 [("no longer in the prompt: the context is full", "warning")], width, gutter=INDENT
             )
         if self.note:
-            lines.append(Line([]))
+            lines += [Line([])] if self.characters else []
             lines += wrapped([(self.note, "warning")], width, gutter=INDENT)
         if self.coloured and self.origins:
             lines += [Line([]), *wrapped(legend.pieces(self.origins), width, gutter=INDENT)]
@@ -275,6 +275,7 @@ class AnswerEntry(Entry):
             pieces += [("‹ ", "accent @branch-before"), (f"{this}/{count}", "muted")]
             pieces += [(" ›", "accent @branch-after"), ("   ", "")]
         other = "markdown" if self.coloured else "tokens"
-        for name, action in ((other, "view"), ("why", "inspect"), ("copy", "copy"), ("retry", "retry")):
+        about_text = ((other, "view"), ("why", "inspect"), ("copy", "copy")) if self.characters else ()
+        for name, action in (*about_text, ("retry", "retry")):
             pieces += [(name, f"accent @{action}"), ("   ", "")]
         return pieces[:-1]

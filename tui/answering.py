@@ -23,6 +23,7 @@ from tui.answer import AnswerEntry
 from tui.choices import turns
 from tui.entry import Entry, UserEntry
 from tui.feed import Feed
+from tui.loader import OTHER_MODELS
 from tui.meter import Meter
 
 if TYPE_CHECKING:
@@ -174,8 +175,10 @@ class Answering:
     def _failed(self, event: Failed) -> None:
         self._end("failed", stats=None, note="It failed.")
         # Of models that could not be loaded the loader has said so, and why.
-        if not (event.kind == NothingLoaded.__name__ and self._asked_of_models_to_come):
+        if event.kind != NothingLoaded.__name__:
             self._app.page.say(event.message, event.hint, kind="error")
+        elif not self._asked_of_models_to_come:
+            self._app.page.say(event.message, kind="error", actions=OTHER_MODELS)
 
     def _end(self, state: str, *, stats: dict[str, object] | None, note: str) -> None:
         from mlxspec.chat.records import MessageState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -19,12 +20,14 @@ from textual.widgets.option_list import Option
 from mlxspec.chat.commands import key_text
 from tui.links import clickable
 from tui.shown import one_line
-from tui.wrapping import cut_to
+from tui.wrapping import breaks, cut_to
 
 LABEL_CELLS, FEW_LABEL_CELLS = 40, 24  # of labels at most; and where what stands beside them is long, too
 BOX_SHARE, BOX_CELLS = 0.9, 96  # of the window's width, and at most
+FEW_DETAIL_CELLS = 20  # with less beside the label, what stands there goes below
 CELLS_AROUND = 9  # border and padding of the box, the bar beside a long list, the spaces before its columns
 MOST_ROWS = 24
+MOST_LINES_BELOW = 3
 ROWS_AROUND, FEW_ROWS_AROUND = 6, 2  # border, what is typed and the hints; what is typed
 
 
@@ -185,10 +188,15 @@ class Chooser(ModalScreen[Choice | None]):
 
     def _show(self, typed: str, current: str | None = None) -> None:
         rows = self._find(typed) if self._find is not None else _narrowed(self._rows, typed)
-        width = _label_cells(rows, min(BOX_CELLS, int(BOX_SHARE * self.size.width)) - CELLS_AROUND)
+        room = min(BOX_CELLS, int(BOX_SHARE * self.size.width)) - CELLS_AROUND
+        width = _label_cells(rows, room)
+        short = self.has_class("-short")
+        if room - width < FEW_DETAIL_CELLS and not short:
+            width = 0
+        most_below = 1 if short else MOST_LINES_BELOW
         found = self.query_one(OptionList)
         found.clear_options()
-        found.add_options([_option(row, width) for row in rows])
+        found.add_options([_option(row, width, room, most_below) for row in rows])
         if not rows:
             found.add_option(Option(Content.styled(self._empty, "$muted"), disabled=True))
         wanted = current or self._current
@@ -209,17 +217,32 @@ def _hint(key: str, does: str) -> Content:
     return clickable(f"{key_text(key)} {does}", f"screen.hint('{key}')")
 
 
-def _option(row: Row, width: int) -> Option:
+def _option(row: Row, width: int, room: int, most_below: int) -> Option:
+    """A row whose label has so many cells, or for 0 stands alone; lines below it have `room` cells."""
     label = one_line(row.label)
     if row.heading:
         return Option(Content.styled(label, "bold"), id=row.id, disabled=True)
-    if row.detail:
+    content, below = Content(f"  {label}"), [row.detail, row.note]
+    if row.detail and width:
         label = cut_to(label, width)
         label += " " * (width - cell_len(label))
-    content = Content.assemble((f"  {label}", ""), ("  " + one_line(row.detail), "$muted"))
-    if row.note:
-        content = Content("\n").join([content, Content.styled("    " + one_line(row.note), "$muted")])
+        content, below = Content.assemble((f"  {label}  ", ""), (one_line(row.detail), "$muted")), [row.note]
+    lines = [
+        Content.styled(f"    {line}", "$muted")
+        for text in below
+        for line in _lines(one_line(text), room, most_below)
+    ]
+    content = Content("\n").join([content, *lines])
     return Option(content, id=row.id, disabled=not row.enabled)
+
+
+def _lines(text: str, room: int, most: int) -> list[str]:
+    """A text in so many lines at most; what does not fit into them is left out."""
+    if not text:
+        return []
+    starts = [0, *breaks(text, room)][:most]
+    whole = [text[start:end].rstrip() for start, end in pairwise(starts)]
+    return [*whole, cut_to(text[starts[-1] :], room)]
 
 
 def _label_cells(rows: Sequence[Row], room: int) -> int:

@@ -11,13 +11,19 @@ from tui.attachments import size_text
 from tui.entry import NoticeEntry
 from tui.feed import Feed
 from tui.figures import drafter_text
+from tui.lines import Piece
 
 if TYPE_CHECKING:
     from mlxspec.places import Places
     from tui.app import ChatApp
 
 BAR_CELLS = 24
-
+OTHER_MODELS: tuple[Piece, ...] = (
+    ("try again", "accent @load"),
+    ("   ", ""),
+    ("choose a model", "accent @models"),
+)
+"""What can be done where no model could be loaded."""
 
 Models = tuple[str | None, str]  # target and draft as they were chosen
 
@@ -137,7 +143,7 @@ class Loader:
             event.message,
             event.hint,
             kind="error",
-            actions=[("try again", "accent @load"), ("   ", ""), ("choose a model", "accent @models")],
+            actions=OTHER_MODELS,
         )
         self._refused = self._asked
         if self._served is not None and self._served != self._asked:

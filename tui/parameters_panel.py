@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -19,14 +20,15 @@ from tui.links import clickable
 from tui.shown import one_line
 
 Chosen = tuple[dict[str, object], str]  # values by field, and the system prompt
-
+MOST_ROWS = 22
+BOX_SHARE = 0.94  # of the window's width and height
 
 _HINTS = Content(" · ").join(
     [
         clickable("Enter or Ctrl+S takes them", "screen.take"),
-        Content("empty is the default"),
+        Content("empty: default"),
         Content("Tab next"),
-        clickable("Esc leaves all as it was", "screen.dismiss(None)"),
+        clickable("Esc cancels", "screen.dismiss(None)"),
     ]
 )
 
@@ -44,7 +46,7 @@ class ParametersPanel(ModalScreen[Chosen | None]):
             width: 94%; max-width: 110; height: auto; max-height: 94%;
             border: round $accent; background: $background; padding: 0 1;
         }
-        & VerticalScroll { height: auto; max-height: 22; scrollbar-size-vertical: 1; }
+        & VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
         & Horizontal { height: 1; }
         & .name { width: 19; }
         & .about { width: 1fr; color: $muted; padding: 0 0 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -102,6 +104,14 @@ class ParametersPanel(ModalScreen[Chosen | None]):
     def on_mount(self) -> None:
         """Begin at the first one."""
         self.query(Input).first().focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The values leave room for the hints, however many lines these take."""
+        short = self.has_class("-short")
+        width = event.size.width - 2 if short else int(BOX_SHARE * event.size.width) - 4
+        height = event.size.height if short else int(BOX_SHARE * event.size.height) - 2
+        hints = -(-_HINTS.cell_length // max(1, width))
+        self.query_one(VerticalScroll).styles.max_height = max(1, min(MOST_ROWS, height - hints - 1))
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
         """Enter."""

@@ -220,8 +220,10 @@ async def test_a_question_that_waits_for_a_load_adds_nothing_to_why_it_failed() 
         s.app.engine.jobs[0].emit(failing("NotOnDisk", "tiny is not on disk."))  # type: ignore[attr-defined]
         await s.until(lambda: "tiny is not on disk." in s.notices and not s.answers[0].streaming)
         assert "No model is loaded." not in s.notices
+        assert "copy" not in s.screen  # there is nothing to copy
         await s.ask("late")
         assert "No model is loaded." in s.notices
+        assert s.screen.count("choose a model") == 2
 
 
 async def test_a_download_is_shown_and_can_be_stopped() -> None:

@@ -156,6 +156,13 @@ async def test_the_panel_shows_what_defaults_stand_for(tmp_path: Path) -> None:
         assert "…" not in s.screen
 
 
+@pytest.mark.parametrize("size", [(80, 24), (50, 18)])
+async def test_the_panel_leaves_room_for_its_hints(size: tuple[int, int]) -> None:
+    async with stage(size=size) as s:
+        await s.press("f4")
+        assert "Esc cancels" in s.screen
+
+
 async def test_a_wrong_value_is_a_message() -> None:
     async with stage() as s:
         await s.send("/set temperature hot")

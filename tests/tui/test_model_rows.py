@@ -112,3 +112,13 @@ async def test_nothing_is_cut_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> 
         await s.send("/draft")
         await s.until(lambda: "lookup, where neither is there or on disk" in s.screen)
         assert "…" not in s.screen
+
+
+async def test_in_a_narrow_window_a_reason_stands_below_the_name_whole(models: Path) -> None:
+    trained(models / "distilled", width=32)
+    async with stage(size=(40, 60)) as s:
+        await s.send("/draft")
+        await s.until(lambda: "cannot draft" in s.screen)
+        shown = " ".join(line.strip(" │").strip() for line in s.screen.split("\n"))
+        assert f"cannot draft: it was made for hidden states of 32 values, and these have {HIDDEN}" in shown
+        assert "auto the settings' draft, else the target's own" in shown
