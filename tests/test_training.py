@@ -23,7 +23,8 @@ from mlxspec.training.corpus import Conversation, read_corpus
 from mlxspec.training.features import Features
 from mlxspec.training.held_out import HeldOut
 from mlxspec.training.losses import Guess, distribution_loss
-from mlxspec.training.students import Teacher, make_student
+from mlxspec.training.students import make_student
+from mlxspec.training.teacher import Teacher
 from mlxspec.training.trainer import Plan, Report, Trainer
 from mlxspec.training.vocabulary import frequent_ids
 from tests.trainees import CONVERSATIONS, make_quick, tiny_corpus, tiny_target

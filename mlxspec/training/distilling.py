@@ -27,7 +27,8 @@ from mlxspec.training.features import Features
 from mlxspec.training.held_out import HeldOut
 from mlxspec.training.outcome import Outcome, examine
 from mlxspec.training.self_chat import SelfChat
-from mlxspec.training.students import KINDS, Student, Teacher, make_student
+from mlxspec.training.students import KINDS, Student, make_student
+from mlxspec.training.teacher import Teacher
 from mlxspec.training.trainer import Plan, Report, Trainer
 from mlxspec.training.vocabulary import coverage, frequent_ids
 

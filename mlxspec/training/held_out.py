@@ -10,7 +10,8 @@ import mlx.core as mx
 
 from mlxspec.training.batches import Batch, Batches
 from mlxspec.training.losses import distribution_loss, kept_chain
-from mlxspec.training.students import Student, Teacher
+from mlxspec.training.students import Student
+from mlxspec.training.teacher import Teacher
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from mlxspec.training.corpus import Conversation
 from mlxspec.training.features import Features
 from mlxspec.training.held_out import HeldOut
 from mlxspec.training.self_chat import SelfChat
-from mlxspec.training.students import Student, Teacher
+from mlxspec.training.students import Student
+from mlxspec.training.teacher import Teacher
 
 TRIAL_TOKENS = 128
 CURVE_S = 2.0

@@ -19,7 +19,8 @@ from mlxspec.errors import NotWritable, UsageError
 from mlxspec.training.batches import Batches
 from mlxspec.training.held_out import Agreement, HeldOut
 from mlxspec.training.losses import distribution_loss
-from mlxspec.training.students import Student, Teacher
+from mlxspec.training.students import Student
+from mlxspec.training.teacher import Teacher
 
 TIMED_STEPS = 4
 """Steps after which the time of one is known, and with it how many steps the minutes hold."""
