@@ -153,7 +153,7 @@ def _draft_rows(target: ModelSpec, known: list[Known], draft: str) -> list[Row]:
 
 def _reason(target: Known, draft: Known) -> str | None:
     """Why a draft cannot serve, None when it may or when that will be known once it is here."""
-    from tui.unfit_draft import Files, unfit
+    from mlxspec.drafters.unfit import Files, unfit
 
     if draft.folder is None:
         return "it is missing; install mlxspec again" if draft.shipped else None

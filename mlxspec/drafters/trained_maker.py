@@ -23,6 +23,7 @@ from mlxspec.drafters.head import Head, HeadLayer
 from mlxspec.drafters.medusa import Medusa, MedusaHeads
 from mlxspec.drafters.output_head import rows_of
 from mlxspec.drafters.trained import AGAIN, load_trained
+from mlxspec.drafters.unfit import OTHER_VOCABULARY, other_width
 from mlxspec.errors import BrokenModel, IncompatiblePair, UnsupportedModel
 from mlxspec.events import Loading, Notice
 from mlxspec.models.loading import LoadedModel
@@ -172,11 +173,8 @@ def _drafting(order: Order, drafter: DraftModel | TargetReader, workshop: Worksh
 def unfit(config: Mapping[str, Any], target: LoadedModel) -> str | None:
     """Why a draft cannot serve, as a sentence without its full stop; None when it can."""
     if config.get("vocabulary") != vocabulary_hash(target.tokenizer.get_vocab()):
-        return "it was made for another vocabulary"
+        return OTHER_VOCABULARY
     if config["kind"] == "tiny":
         return None
     point = config["layers"] if config["kind"] == "exit" else config.get("point", LAST)
-    width = HiddenStates(target.model, (point,)).widths[point]
-    if width != config.get("width"):
-        return f"it was made for hidden states of {config.get('width')} values, and these have {width}"
-    return None
+    return other_width(config, HiddenStates(target.model, (point,)).widths[point])

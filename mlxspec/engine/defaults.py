@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from mlxspec.chat.parameters import PARAMETERS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mlxspec.places import Places
 
 
@@ -39,6 +36,7 @@ def sampling_of(target_name: str, where: Places) -> dict[str, float]:
     from mlxspec.decoding.sampling import SamplingParams
     from mlxspec.errors import MlxspecError
     from mlxspec.models import sources
+    from mlxspec.models.model_folder import json_object
     from mlxspec.models.model_limits import sampling_defaults
     from mlxspec.models.registry import load_registry
 
@@ -51,12 +49,4 @@ def sampling_of(target_name: str, where: Places) -> dict[str, float]:
         return {}
     own = {field.name: field.default for field in fields(SamplingParams)}
     numbers = {name: float(value) for name, value in own.items() if isinstance(value, int | float)}
-    return {**numbers, **sampling_defaults(_generation_config(folder)), **spec.sampling}
-
-
-def _generation_config(folder: Path) -> dict[str, object]:
-    try:
-        content = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return {**numbers, **sampling_defaults(json_object(folder / "generation_config.json")), **spec.sampling}

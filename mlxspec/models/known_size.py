@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from mlxspec.models.budget import ModelSize
-from mlxspec.models.model_folder import CONFIG, DRAFT_FILE, is_draft
+from mlxspec.models.model_folder import CONFIG, DRAFT_FILE, is_draft, json_object
 from mlxspec.models.registry import ModelSpec, PackageSource, RepoSource
 
 FAR = 1 << 30  # tokens
@@ -18,7 +17,7 @@ def known_size(spec: ModelSpec, folder: Path | None) -> ModelSize | None:
     """What the files say, or what the registry and the name say of a model that is not here."""
     if folder is not None:
         stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-        return ModelSize(_of_draft(folder) if is_draft(folder) else _json(folder / CONFIG), stored)
+        return ModelSize(_of_draft(folder) if is_draft(folder) else json_object(folder / CONFIG), stored)
     if spec.download_gb is None:
         return None
     # Conversions carry their bits in their names: Qwen3-4B-4bit, SmolLM2-135M-Instruct.Q4_1.gguf.
@@ -30,17 +29,9 @@ def known_size(spec: ModelSpec, folder: Path | None) -> ModelSize | None:
 
 def _of_draft(folder: Path) -> dict[str, Any]:
     """A trained draft as a config.json would describe it: a layer of llama, where it has one of its own."""
-    config = _json(folder / DRAFT_FILE)
+    config = json_object(folder / DRAFT_FILE)
     shape = config.get("shape")
     described = {"model_type": "llama", "num_hidden_layers": 1, **shape} if isinstance(shape, dict) else {}
     quantization = {"bits": config.get("bits"), "group_size": config.get("group_size")}
     # It reads as far as its target does.
     return {"model_type": "none", **described, "quantization": quantization, "max_position_embeddings": FAR}
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return config if isinstance(config, dict) else {}

@@ -12,7 +12,7 @@ from mlx.utils import tree_flatten
 
 from mlxspec.errors import BrokenModel, OutOfMemory, UnsupportedModel
 from mlxspec.models.device import dequantise_on_this_device
-from mlxspec.models.model_folder import CONFIG, WEIGHTS, fault_of
+from mlxspec.models.model_folder import CONFIG, WEIGHTS, fault_of, json_object
 from mlxspec.models.model_limits import context_tokens, sampling_defaults
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def load_model(spec_name: str, folder: Path, *, read_weights: bool = True) -> Lo
         if not _is_whole(path):
             raise BrokenModel(f"{path} is damaged or was cut short.", hint=_FETCH_AGAIN)
     _quiet_transformers()
-    generation = _json(folder / "generation_config.json") or {}
+    generation = json_object(folder / "generation_config.json")
     eos = generation.get("eos_token_id", config.get("eos_token_id"))
     # Nothing is read before both are known to be good.
     model = _described(spec_name, folder, config)
@@ -105,8 +105,8 @@ def load_tokenizer(spec_name: str, folder: Path) -> Any:
 
 
 def _config(name: str, folder: Path) -> dict[str, Any]:
-    config = _json(folder / CONFIG)
-    if config is None or not isinstance(config.get("model_type"), str):
+    config = json_object(folder / CONFIG)
+    if not isinstance(config.get("model_type"), str):
         raise BrokenModel(f"{folder / CONFIG} is damaged: it names no model_type.", hint=_FETCH_AGAIN)
     if config.get("model_file") is not None:
         raise UnsupportedModel(
@@ -114,15 +114,6 @@ def _config(name: str, folder: Path) -> dict[str, Any]:
             hint=_NO_CODE,
         )
     return config
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    """A JSON object, or None when there is no such file or no object in it."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def _is_whole(path: Path) -> bool:

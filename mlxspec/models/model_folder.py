@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from mlxspec.errors import BrokenModel, ModelError, NotAModel
 
@@ -31,6 +32,15 @@ def fault_of(folder: Path) -> ModelError | None:
 def is_draft(folder: Path) -> bool:
     """Is this the folder of a draft, which need not be a whole model?"""
     return (folder / DRAFT_FILE).is_file()
+
+
+def json_object(file: Path) -> dict[str, Any]:
+    """What a file says; nothing when it is not there, or holds no JSON object."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _fault_of(folder: Path) -> ModelError | None:
@@ -80,19 +90,11 @@ def missing_shards(folder: Path) -> list[str]:
 
 def shards_named(index: Path) -> frozenset[str]:
     """The weight files that an index names; none when there is no index or it is no JSON."""
-    try:
-        content = json.loads(index.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return frozenset()
-    weight_map = content.get("weight_map") if isinstance(content, dict) else None
+    weight_map = json_object(index).get("weight_map")
     return frozenset(map(str, weight_map.values())) if isinstance(weight_map, dict) else frozenset()
 
 
 def remote_code_of(config: Path) -> str | None:
     """The Python file that mlx-lm would have to run to build this model, None when it needs none."""
-    try:
-        content = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    file = content.get("model_file") if isinstance(content, dict) else None
+    file = json_object(config).get("model_file")
     return str(file) if file else None

@@ -13,22 +13,6 @@ from mlxspec.training import self_chat
 from mlxspec.training.corpus import Conversation, CorpusWriter, answer_tokens, read_corpus
 from mlxspec.training.vocabulary import coverage, frequent_ids
 from tests.test_decode import Answering
-from tests.trainees import make_quick, tiny_corpus, tiny_target
-
-
-@pytest.fixture(scope="session")
-def target(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    return tiny_target(tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_corpus(tmp_path_factory)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
 
 
 def test_conversations_are_read_as_they_were_written(tmp_path: Path) -> None:

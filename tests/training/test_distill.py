@@ -24,22 +24,7 @@ from mlxspec.training.outcome import expected
 from mlxspec.training.students import KINDS
 from mlxspec.training.trainer import Report
 from tests.test_decode import Answering
-from tests.trainees import PROMPTS, distilled, make_quick, some_wish, tiny_corpus, tiny_target
-
-
-@pytest.fixture(scope="session")
-def target(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    return tiny_target(tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_corpus(tmp_path_factory)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
+from tests.trainees import PROMPTS, distilled, some_wish
 
 
 @pytest.mark.parametrize("kind", KINDS)

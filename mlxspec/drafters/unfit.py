@@ -1,18 +1,23 @@
-"""Why a draft cannot serve a target, from their files: no weights are read, and MLX is not asked."""
+"""Why a draft cannot serve a target. `unfit` looks at files only: no weights are read, and MLX is not asked.
+
+Reasons are sentences without their full stop.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mlxspec.models.model_folder import CONFIG, DRAFT_FILE, is_draft
+from mlxspec.models.model_folder import CONFIG, DRAFT_FILE, is_draft, json_object
 from mlxspec.models.model_limits import text_config
 
 if TYPE_CHECKING:
     from mlxspec.models.loading import LoadedModel
+
+
+OTHER_VOCABULARY = "it was made for another vocabulary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +29,9 @@ class Files:
 
 
 def unfit(target: Files, draft: Files) -> str | None:
-    """The reason, without its full stop; None when it can serve, or when loading it will tell."""
+    """The reason; None when it can serve, or when loading it will tell."""
     if is_draft(draft.folder):
-        return _unfit_trained(target, _json(draft.folder / DRAFT_FILE))
+        return _unfit_trained(target, json_object(draft.folder / DRAFT_FILE))
     from mlxspec.models.compatibility import incompatibility
 
     ours, theirs = _stand_in(target), _stand_in(draft)
@@ -39,11 +44,17 @@ def _unfit_trained(target: Files, config: Mapping[str, Any]) -> str | None:
     if not config:
         return f"its {DRAFT_FILE} is damaged"
     if not _has_vocabulary(target, config.get("vocabulary")):
-        return "it was made for another vocabulary"
-    width, wanted = text_config(_json(target.folder / CONFIG)).get("hidden_size"), config.get("width")
-    if isinstance(width, int) and wanted not in (None, width):
-        return f"it was made for hidden states of {wanted} values, and these have {width}"
-    return None
+        return OTHER_VOCABULARY
+    width = text_config(json_object(target.folder / CONFIG)).get("hidden_size")
+    return other_width(config, width) if isinstance(width, int) else None
+
+
+def other_width(config: Mapping[str, Any], width: int) -> str | None:
+    """Why a trained draft cannot read hidden states of so many values; None when it can, or reads none."""
+    wanted = config.get("width")
+    if wanted in (None, width):
+        return None
+    return f"it was made for hidden states of {wanted} values, and these have {width}"
 
 
 def _has_vocabulary(target: Files, wanted: object) -> bool:
@@ -81,7 +92,7 @@ class _Vocabulary:
 
 
 def _stand_in(model: Files) -> _StandIn | None:
-    vocabulary, size = _vocabulary(model), text_config(_json(model.folder / CONFIG)).get("vocab_size")
+    vocabulary, size = _vocabulary(model), text_config(json_object(model.folder / CONFIG)).get("vocab_size")
     if vocabulary is None or not isinstance(size, int):
         return None
     return _StandIn(model.name, vocabulary, size)
@@ -96,11 +107,3 @@ def _vocabulary(model: Files) -> _Vocabulary | None:
     # tokenizers raises the bare Exception for a file that is missing or damaged.
     except Exception:
         return None
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -27,22 +27,7 @@ from mlxspec.training.students import make_student
 from mlxspec.training.teacher import Teacher
 from mlxspec.training.trainer import Plan, Report, Trainer
 from mlxspec.training.vocabulary import frequent_ids
-from tests.trainees import CONVERSATIONS, make_quick, tiny_corpus, tiny_target
-
-
-@pytest.fixture(scope="session")
-def target(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    return tiny_target(tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_corpus(tmp_path_factory)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
+from tests.trainees import CONVERSATIONS
 
 
 def test_rows_are_those_of_the_target_and_survive_an_interruption(
@@ -186,6 +171,15 @@ def test_training_lowers_the_loss_and_raises_the_acceptance(
     checked = [report.held_out for report in reports if report.held_out]
     assert max(held.alphas[0] for held in checked) > max(0.1, checked[0].alphas[0])
     assert all(0.0 <= alpha <= 1.0 for held in checked for alpha in held.alphas)
+
+
+@pytest.mark.parametrize("kind", ["medusa", "exit"])
+def test_a_draft_that_shares_the_output_head_keeps_what_the_target_multiplies_it_by(
+    kind: str, target: LoadedModel
+) -> None:
+    teacher = Teacher(target, None)
+    teacher.scale = 0.5
+    assert make_student(kind, target, teacher).config["scale"] == 0.5
 
 
 def test_an_adapter_that_stands_for_the_last_layer_begins_as_the_target(
