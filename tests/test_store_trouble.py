@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from mlxspec.chat import database
-from mlxspec.chat.migrations import LATEST
+from mlxspec.chat.migrations import LATEST, migrate
 from mlxspec.chat.records import MessageState
 from mlxspec.chat.store import Store, database_path, set_aside
 from mlxspec.errors import (
@@ -105,6 +105,26 @@ def test_a_damaged_file_is_told_and_left_as_it_is(here: Places, damage: Callable
         assert isinstance(store.unsaved, StoreDamaged)
         a_chat_goes_on_in(store)
     assert database_path(here).read_bytes() == before
+
+
+def test_a_file_that_another_program_is_just_making_is_no_foreign_one(
+    here: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = database.user_version
+
+    def meanwhile(db: sqlite3.Connection) -> int:
+        """The other program makes its tables between two looks at the file, unless it has to wait."""
+        monkeypatch.setattr(database, "user_version", before)
+        with closing(sqlite3.connect(database_path(here), timeout=0, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            migrate(other)
+            with suppress(sqlite3.OperationalError):
+                other.execute("COMMIT")
+        return before(db)
+
+    monkeypatch.setattr(database, "user_version", meanwhile)
+    Store.open(here).close()
+    assert database.user_version is before
 
 
 def test_a_damaged_file_is_set_aside_on_its_owners_word_alone(here: Places) -> None:

@@ -177,14 +177,16 @@ def _configured(db: sqlite3.Connection) -> sqlite3.Connection:
 
 def _refuse_what_is_not_ours(db: sqlite3.Connection, path: Path) -> None:
     """Reads only. Raises StoreTooNew or StoreDamaged."""
-    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    version = user_version(db)
+    with _transaction(db, "DEFERRED"):  # one moment: another program may be making the file
+        ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+        version = user_version(db)
+        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if ours and version > LATEST:
         raise StoreTooNew(
             f"A newer mlxspec wrote the saved chats in {path} (format {version}; this one knows {LATEST}).",
             hint="Update mlxspec to read and save chats; until then the file is left as it is.",
         )
-    if not ours and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not ours and tables:
         raise StoreDamaged(f"{path} is a database of another program, not saved chats.", hint=SET_ASIDE)
     if path.stat().st_size <= QUICK_CHECK_BYTES and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise StoreDamaged(f"The saved chats in {path} are damaged.", hint=SET_ASIDE)
@@ -204,8 +206,8 @@ def _use_wal(db: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
+def _transaction(db: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    db.execute(f"BEGIN {kind}")
     try:
         yield
         db.execute("COMMIT")
