@@ -64,7 +64,7 @@ class Tongue:
 
     def text(self, ids: Sequence[int], start: int, end: int) -> str:
         """What the ids from `start` to `end` add to the text; a character begins at `start`."""
-        context = list(ids[max(0, start - CONTEXT_TOKENS) : start])
+        context = list(ids[self._begin(ids, max(0, start - CONTEXT_TOKENS)) : start])
         return self._decode([*context, *ids[start:end]])[len(self._decode(context)) :]
 
     def finished(self, ids: Sequence[int], start: int) -> int:
@@ -73,7 +73,8 @@ class Tongue:
             end = len(ids) - left_out
             if end <= start:
                 return start
-            if not self.text(ids, max(start, end - CONTEXT_TOKENS), end).endswith(REPLACEMENT):
+            near = max(start, self._begin(ids, max(0, end - CONTEXT_TOKENS)))
+            if not self.text(ids, near, end).endswith(REPLACEMENT):
                 return end
         return len(ids)  # a real U+FFFD
 
@@ -81,6 +82,17 @@ class Tongue:
         """Whether a space or a new line stands at its beginning."""
         name = self._tokenizer.convert_ids_to_tokens(token)
         return bool(name) and str(name).startswith(SPACES)
+
+    def _begin(self, ids: Sequence[int], place: int) -> int:
+        """Where the character that `place` stands in begins.
+
+        Some decoders spoil a whole run of bytes when it begins or ends within a character.
+        """
+        for begin in range(place, max(0, place - MOST_UNFINISHED) - 1, -1):
+            for end in range(begin + 1, begin + MOST_UNFINISHED + 2):
+                if not self._decode(list(ids[begin:end])).startswith(REPLACEMENT):
+                    return begin
+        return place  # no character at all
 
     def _encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         options = {"add_special_tokens": add_special_tokens, "split_special_tokens": True}
