@@ -67,9 +67,9 @@ class Wish:
     seed: int = 0
     vocabulary: int = 6144
     layers: int | None = None
-    batch: int = 4
+    batch: int = 2
     part_tokens: int = 2048
-    learning_rate: float = 1e-3
+    learning_rate: float = 7e-4
     bits: int = 8
 
 

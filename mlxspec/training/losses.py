@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mlxspec.training.cross_entropy import cross_entropy, probabilities
+from mlxspec.training.softmax import cross_entropy, probabilities
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mlxspec.training.losses import Guess
 from mlxspec.training.teacher import Teacher
 
 KINDS = ("tiny", "head", "medusa", "exit")
-HEAD_STEPS = ((0.0, 1), (0.5, 2), (0.8, 3))
+HEAD_STEPS = ((0.0, 1), (0.65, 2), (0.9, 3))
 """From which share of the training on a head learns how many guesses behind one another: the first one
 counts most, and the others cost as much."""
 
@@ -61,7 +61,7 @@ class HeadStudent:
     target's rows.
     """
 
-    later_cost = 1.5
+    later_cost = 1.2
 
     def __init__(self, target: LoadedModel, teacher: Teacher) -> None:
         states = HiddenStates(target.model, (LAST,))

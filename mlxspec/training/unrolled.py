@@ -12,6 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from mlxspec.drafters.head import HeadLayer
+from mlxspec.training.softmax import softmax
 
 
 def unrolled(head: HeadLayer, hidden: mx.array, token: mx.array, steps: int) -> list[mx.array]:
@@ -51,7 +52,7 @@ def _attended(attention: Any, x: mx.array, keys: list[mx.array], values: list[mx
         true = mx.where((mx.arange(n) < step - 1)[:, None] & (back == 0), 0.0, true)
     later = [_shifted(k, step - j, axis=2) for j, k in enumerate(keys[1:], start=2)]
     scores = mx.concatenate([true, *((queries * k).sum(axis=-1, keepdims=True) for k in later)], axis=-1)
-    weights = mx.softmax(scores, axis=-1)
+    weights = softmax(scores)
     out = weights[..., :n] @ values[0]
     for j, v in enumerate(values[1:], start=2):
         out = out + weights[..., n + j - 2 : n + j - 1] * _shifted(v, step - j, axis=2)
