@@ -357,6 +357,7 @@ def test_the_datastore_is_read_when_asked_for_and_never_added_to(
     [
         ["--baseline", "llama.cpp"],
         ["--pairs", "0"],
+        ["--num-draft", "17"],
         ["--max-tokens", "0"],
         ["--limit", "0"],
         ["--temps", ""],

@@ -67,6 +67,15 @@ def test_a_control_token_in_a_file_is_text(
     assert int(out.split()[1]) > 1
 
 
+def test_a_file_without_text_teaches_nothing_and_says_so(
+    capsys: pytest.CaptureFixture[str], target: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.txt").touch()
+    out, err = said(capsys, "learn", str(tmp_path / "empty.txt"), "--target", str(target))
+    assert not out
+    assert "no text to learn from" in err
+
+
 def test_a_binary_file_is_refused_and_nothing_is_learnt(
     capsys: pytest.CaptureFixture[str], target: Path, code: Path, tmp_path: Path
 ) -> None:

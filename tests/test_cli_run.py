@@ -193,6 +193,7 @@ def test_auto_guesses_are_left_to_the_controller(program: Program) -> None:
 
 WRONG = [
     ("--num-draft", "-1"),
+    ("--num-draft", "17"),
     ("--num-draft", "many"),
     ("--temp", "-1"),
     ("--temp", "nan"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mlxspec.decoding.cost import MAX_GUESSES
 from mlxspec.errors import UsageError
 
 
@@ -98,7 +99,7 @@ PARAMETERS: dict[str, Parameter] = {
         ),
         Parameter("max-tokens", "The longest answer, in tokens", int, 1, 10_000_000),
         Parameter("stop", "A text that ends the answer", str, unset="off"),
-        Parameter("k", "How many tokens to guess in a round", int, 0, 64, unset="auto"),
+        Parameter("k", "How many tokens to guess in a round", int, 0, MAX_GUESSES, unset="auto"),
         Parameter("accept", "The acceptance rule", str, choices=("block", "token", "coupled")),
         Parameter("think", "Let it think first, where its template can", bool),
     )

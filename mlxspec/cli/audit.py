@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlxspec.chat.visible import visible
-from mlxspec.cli.bench import at_least_one, temperatures
+from mlxspec.cli.bench import at_least_one, guesses_a_round, temperatures
 from mlxspec.cli.completion import draft_names, model_names
 from mlxspec.errors import UsageError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-MOST_GUESSES = 16
 SAMPLED_PROMPTS = 3  # whose first token is drawn many times
 
 
@@ -60,10 +59,6 @@ def audit(
     from mlxspec.lab.prompts import chosen_prompts
 
     at_least_one("--max-tokens", max_tokens)
-    if not 1 <= num_draft <= MOST_GUESSES:
-        raise UsageError(
-            f"--num-draft cannot be {num_draft}.", hint=f"Give --num-draft a number from 1 to {MOST_GUESSES}."
-        )
     if draft == "none":
         raise UsageError("Without a draft there is nothing to check.", hint="Give --draft lookup, or a name.")
     report = _check(
@@ -71,7 +66,7 @@ def audit(
         draft,
         chosen_prompts(prompts, prompt, limit),
         temps=temperatures(temps),
-        k=num_draft,
+        k=guesses_a_round(num_draft),
         max_tokens=max_tokens,
     )
     print(json.dumps(report.as_dict()) if as_json else visible("\n".join(report.lines())))

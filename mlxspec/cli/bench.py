@@ -19,6 +19,7 @@ import typer
 from mlxspec.chat.visible import visible
 from mlxspec.cli.completion import draft_names, model_names
 from mlxspec.cli.following import INTERRUPTED
+from mlxspec.decoding.cost import MAX_GUESSES
 from mlxspec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def bench(
         pairs=at_least_one("--pairs", pairs),
         max_tokens=at_least_one("--max-tokens", max_tokens),
         against_mlx_lm=baseline is not None,
-        num_draft=None if num_draft is None else at_least_one("--num-draft", num_draft),
+        num_draft=None if num_draft is None else guesses_a_round(num_draft),
     )
     picture = None if save is None else Picture(save)
     names = [part.strip() for text in draft or ["auto"] for part in text.split(",") if part.strip()]
@@ -252,6 +253,15 @@ def at_least_one(option: str, value: int) -> int:
     """The value. Raises: UsageError when it is below 1."""
     if value < 1:
         raise UsageError(f"{option} cannot be {value}.", hint=f"Give {option} 1 or more.")
+    return value
+
+
+def guesses_a_round(value: int) -> int:
+    """The value of --num-draft. Raises: UsageError when no round has as many."""
+    if not 1 <= value <= MAX_GUESSES:
+        raise UsageError(
+            f"--num-draft cannot be {value}.", hint=f"Give --num-draft a number from 1 to {MAX_GUESSES}."
+        )
     return value
 
 

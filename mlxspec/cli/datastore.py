@@ -140,6 +140,9 @@ def learn(
             ids = tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
             store.learn(ids, spec.name)
             total += len(ids)
+    if not total:
+        tell("There was no text to learn from.")
+        return
     files_read = "1 file" if len(files) == 1 else f"{len(files)} files"
     print(f"Learnt {total:,} tokens from {files_read} for {visible_line(spec.name)}.")
     if not load_settings(where).datastore:
