@@ -61,7 +61,7 @@ class HeadStudent:
     target's rows.
     """
 
-    later_cost = 1.2
+    later_cost = 1.3
 
     def __init__(self, target: LoadedModel, teacher: Teacher) -> None:
         states = HiddenStates(target.model, (LAST,))

@@ -43,3 +43,17 @@ def test_answers_are_the_targets_own(program: Any, target: LoadedModel, tmp_path
         assert ids[:prompt][-len(author.after) :] == author.after
         choices = mx.argmax(target.model(mx.array([ids]))[0], axis=-1).tolist()
         assert ids[prompt:] == choices[prompt - 1 : -1]
+
+
+def test_questions_are_about_what_was_written_before(program: Any, target: LoadedModel) -> None:
+    author = program.Author(target.tokenizer, target.eos_ids, seed=1)
+    author._texts, author._codes = ["One text."] * 21, ["x = 1"] * 21
+    slots = [author.begin() for _ in range(len(program.OPENINGS) + 2)]
+    given = [slot for slot in slots if not slot.asks]
+    assert len(given) == 2
+    for slot in given:
+        assert slot.prompt_tokens == len(slot.forced)
+        assert slot.forced[-len(author.after) :] == author.after
+    written = [target.tokenizer.decode(slot.forced) for slot in given]
+    assert any("One text." in text for text in written)
+    assert any("x = 1" in text for text in written)
